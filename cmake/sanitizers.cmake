@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+if(KVSIDECAR_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(KVSIDECAR_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(KVSIDECAR_SANITIZE)
+  message(FATAL_ERROR "KVSIDECAR_SANITIZE is '${KVSIDECAR_SANITIZE}'; it must be address, thread or empty")
+endif()
