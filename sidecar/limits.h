@@ -9,17 +9,11 @@
 
 namespace kvsidecar {
 
-enum class Admission : uint8_t {
-  kAtOnce,
-  kSecondUse,
-  kAtEviction
-};  // when a page goes to the store
-enum class Verify : uint8_t {
-  kAlways,
-  kFirst,
-  kStore
-};  // when host bytes are checked: at each
-    // get, at the first after adoption, never
+// When a page goes to the store.
+enum class Admission : uint8_t { kAtOnce, kSecondUse, kAtEviction };
+// Bytes from the store and adopted slots are always checked (kStore, the least). kFirst: also each
+// page of this epoch at its first get. kAlways: each page at each get.
+enum class Verify : uint8_t { kAlways, kFirst, kStore };
 
 struct Limits {
   uint32_t sessions_max = 256;
@@ -38,7 +32,7 @@ struct Limits {
   uint64_t inline_copy_bytes = 512 * 1024;  // larger copies go to a copy worker
 
   Admission admission = Admission::kAtOnce;
-  Verify verify = Verify::kFirst;
+  Verify verify = Verify::kStore;
   uint64_t store_capacity_bytes = 0;        // of all segments; 0 = no store
   uint64_t store_stall_ns = 2'000'000'000;  // an operation older than this opens the breaker
   uint32_t store_depth = 64;                // reads and writes with the store at once
