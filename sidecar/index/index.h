@@ -21,6 +21,8 @@ enum PageFlag : uint16_t {
   kWriting = 4,      // the store reads the slot now: pinned
   kDurable = 8,      // must not be evicted until stored or failed
   kHashing = 16,     // visible, digests not yet known
+  kDoomed = 32,        // deleted while pinned: a miss for everybody, gone at the last unpin
+  kChecked = 64,       // its host bytes were compared with its digest in this epoch
 };
 
 struct PageEntry {
