@@ -13,8 +13,8 @@ struct ReplayOptions {
   std::string socket;  // --socket; the daemon's. Empty: the client library's default
   std::string trace;   // --trace FILE. Empty: $KVSIDECAR_TRACE; unset: generated from `seed`
   // --daemon PATH with --config FILE: replay starts this kvsidecard itself, kills it with SIGKILL
-  // in the middle, starts it again and stops it at the end. Both empty: the daemon at `socket`, which
-  // is left alone.
+  // in the middle, starts it again and stops it at the end. Both empty: the daemon at `socket`,
+  // which is left alone.
   std::string daemon;
   std::string config;
   uint32_t requests = 4000;         // --requests; of the trace, from its start
