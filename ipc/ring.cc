@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ipc/ring.h"
+
+#include <cstring>
+
+namespace kvsidecar {
+namespace {
+
+constexpr uint32_t kSubmissionPayloadMax = kSubmissionCellBytes - sizeof(RecordHead);
+constexpr uint32_t kCompletionPayloadMax = kCompletionCellBytes - sizeof(CompletionHead);
+
+std::byte* submission_cell(const SessionMemory& memory, uint64_t position) {
+  const uint64_t index = position & (memory.geometry.submission_cells - 1);
+  return memory.submission + sizeof(SubmissionHead) + index * kSubmissionCellBytes;
+}
+
+std::byte* completion_cell(const SessionMemory& memory, uint64_t position) {
+  const uint64_t index = position & (memory.geometry.completion_cells - 1);
+  return memory.completion + sizeof(InfoPage) + index * kCompletionCellBytes;
+}
+
+std::atomic<uint64_t>* word_at(const SessionMemory& memory, size_t index) {
+  return reinterpret_cast<std::atomic<uint64_t>*>(memory.cells + sizeof(CellPage)) + index;
+}
+
+Status bad_record(const char* field, uint64_t value, const char* remedy) {
+  return invalid(std::string("record head: ") + field + " is " + std::to_string(value) + "; " +
+                 remedy);
+}
+
+Status check_head(const RecordHead& head, uint64_t arena_bytes) {
+  if (head.flags != 0) return bad_record("flags", head.flags, "it must be 0");
+  for (const uint32_t word : head.reserved) {
+    if (word != 0) return bad_record("reserved", word, "it must be 0");
+  }
+  if (head.arena_length == 0) {
+    if (head.arena_offset != 0) {
+      return bad_record("arena_offset", head.arena_offset, "it must be 0 without arena_length");
+    }
+    if (head.length > kSubmissionPayloadMax) {
+      return bad_record("length", head.length, "a cell holds 1984 bytes; use the arena");
+    }
+    return {};
+  }
+  if (head.length != 0) {
+    return bad_record("length", head.length, "it must be 0 beside arena_length");
+  }
+  if (head.arena_length > kRequestBytesMax) {
+    return bad_record("arena_length", head.arena_length, "split the request at 65536 bytes");
+  }
+  if (head.arena_offset % 64 != 0) {
+    return bad_record("arena_offset", head.arena_offset, "it must be a multiple of 64");
+  }
+  if (uint64_t{head.arena_offset} + head.arena_length > arena_bytes) {
+    return bad_record("arena_offset", head.arena_offset, "offset + length must lie in the arena");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::atomic<uint64_t>* SessionMemory::fence(uint32_t index) const {
+  return index < geometry.fences ? word_at(*this, index) : nullptr;
+}
+
+std::atomic<uint64_t>* SessionMemory::claim(uint32_t index) const {
+  return index < geometry.claims ? word_at(*this, size_t{geometry.fences} + index) : nullptr;
+}
+
+SubmissionProducer::SubmissionProducer(const SessionMemory& memory) : memory_(memory) {}
+
+bool SubmissionProducer::push(RecordHead head, Bytes payload) {
+  KV_CHECK(payload.size() <= kRequestBytesMax);
+  const uint64_t consumed = memory_.info().consumed.load(std::memory_order_acquire);
+  if (position_ - consumed >= memory_.geometry.submission_cells) return false;
+  std::byte* cell = submission_cell(memory_, position_);
+  head.length = head.arena_offset = head.arena_length = 0;
+  head.flags = 0;
+  std::memset(head.reserved, 0, sizeof head.reserved);
+  std::byte* target = cell + sizeof(RecordHead);
+  if (payload.size() <= kSubmissionPayloadMax) {
+    head.length = static_cast<uint32_t>(payload.size());
+  } else {
+    uint32_t block = 0;
+    while (block < memory_.geometry.arena_blocks && arena_used_[block] > consumed) ++block;
+    if (block == memory_.geometry.arena_blocks) return false;
+    arena_used_[block] = position_ + 1;
+    head.arena_offset = block * kArenaBlockBytes;
+    head.arena_length = static_cast<uint32_t>(payload.size());
+    target = memory_.submission + arena_start(memory_.geometry) + head.arena_offset;
+  }
+  if (!payload.empty()) std::memcpy(target, payload.data(), payload.size());
+  std::memcpy(cell, &head, sizeof head);
+  ++position_;
+  return true;
+}
+
+bool SubmissionProducer::publish() {
+  if (position_ == published_) return false;
+  published_ = position_;
+  // Store, then load, both seq_cst: with the daemon's mirror image (daemon_sleeps = 1, then
+  // has_records) one of the two sides sees the other.
+  memory_.submission_head().published.store(position_, std::memory_order_seq_cst);
+  return memory_.info().daemon_sleeps.load(std::memory_order_seq_cst) != 0;
+}
+
+SubmissionConsumer::SubmissionConsumer(const SessionMemory& memory) : memory_(memory) {}
+
+Result<int> SubmissionConsumer::pop(RecordHead& head, std::byte* payload, uint32_t& length) {
+  const uint64_t published = memory_.submission_head().published.load(std::memory_order_acquire);
+  const uint64_t waiting = published - position_;
+  if (waiting == 0) return 0;
+  // A position behind ours wraps to a huge number.
+  if (waiting > memory_.geometry.submission_cells) {
+    return invalid("submission ring: published is " + std::to_string(published) +
+                   " where the daemon has consumed " + std::to_string(position_) +
+                   " of a ring of " + std::to_string(memory_.geometry.submission_cells) +
+                   " cells; publish only records that lie in the ring");
+  }
+  const std::byte* cell = submission_cell(memory_, position_);
+  std::memcpy(&head, cell, sizeof head);
+  const size_t arena_bytes = size_t{memory_.geometry.arena_blocks} * kArenaBlockBytes;
+  if (Status checked = check_head(head, arena_bytes); !checked.ok()) return checked;
+  const std::byte* source = cell + sizeof(RecordHead);
+  length = head.length;
+  if (head.arena_length > 0) {
+    source = memory_.submission + arena_start(memory_.geometry) + head.arena_offset;
+    length = head.arena_length;
+  }
+  std::memcpy(payload, source, length);
+  ++position_;
+  return 1;
+}
+
+bool SubmissionConsumer::has_records() const {
+  return memory_.submission_head().published.load(std::memory_order_seq_cst) != position_;
+}
+
+void SubmissionConsumer::publish_consumed() {
+  memory_.info().consumed.store(position_, std::memory_order_release);
+}
+
+CompletionProducer::CompletionProducer(const SessionMemory& memory) : memory_(memory) {}
+
+Result<bool> CompletionProducer::reserve(uint32_t cells) {
+  const uint64_t consumed = memory_.cell_page().consumed.load(std::memory_order_acquire);
+  const uint64_t unread = published_ - consumed;
+  // A position ahead of what was published wraps to a huge number.
+  if (unread > memory_.geometry.completion_cells) {
+    return invalid("completion ring: consumed is " + std::to_string(consumed) + " where " +
+                   std::to_string(published_) + " cells were published in a ring of " +
+                   std::to_string(memory_.geometry.completion_cells) +
+                   "; count only cells that were read");
+  }
+  const uint64_t taken = unread + (position_ - published_) + reserved_;
+  if (taken + cells > memory_.geometry.completion_cells) return false;
+  reserved_ += cells;
+  return true;
+}
+
+void CompletionProducer::push(const CompletionHead& head, Bytes payload) {
+  KV_CHECK(reserved_ > 0);
+  KV_CHECK(payload.size() <= kCompletionPayloadMax);
+  std::byte* cell = completion_cell(memory_, position_);
+  CompletionHead out = head;
+  out.length = static_cast<uint32_t>(payload.size());
+  std::memcpy(cell, &out, sizeof out);
+  if (!payload.empty()) std::memcpy(cell + sizeof out, payload.data(), payload.size());
+  --reserved_;
+  ++position_;
+}
+
+void CompletionProducer::unreserve(uint32_t cells) {
+  KV_CHECK(cells <= reserved_);
+  reserved_ -= cells;
+}
+
+uint32_t CompletionProducer::publish() {
+  if (position_ == published_) return 0;
+  published_ = position_;
+  InfoPage& info = memory_.info();
+  info.published.store(position_, std::memory_order_seq_cst);
+  info.doorbell.fetch_add(1, std::memory_order_seq_cst);
+  return memory_.cell_page().client_sleeps.load(std::memory_order_seq_cst) & 3;
+}
+
+CompletionConsumer::CompletionConsumer(const SessionMemory& memory) : memory_(memory) {}
+
+const CompletionHead* CompletionConsumer::peek(Bytes& payload) {
+  const uint64_t published = memory_.info().published.load(std::memory_order_seq_cst);
+  const uint64_t waiting = published - position_;
+  if (waiting == 0 || waiting > memory_.geometry.completion_cells) return nullptr;
+  const std::byte* cell = completion_cell(memory_, position_);
+  const auto* head = reinterpret_cast<const CompletionHead*>(cell);
+  const uint32_t length =
+      head->length < kCompletionPayloadMax ? head->length : kCompletionPayloadMax;
+  payload = Bytes(cell + sizeof(CompletionHead), length);
+  return head;
+}
+
+void CompletionConsumer::consume() {
+  memory_.cell_page().consumed.store(++position_, std::memory_order_release);
+}
+
+}  // namespace kvsidecar
