@@ -5,6 +5,12 @@
 
 #include "sidecar/digest_variants/digest_variant.h"
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#else
+#include <atomic>
+#endif
+
 namespace kvsidecar {
 namespace {
 
@@ -64,6 +70,14 @@ const DigestVariant* const* supported_digest_variants(size_t& count) {
 const DigestVariant& digest_variant_in_use() {
   static const DigestVariant& chosen = *supported().variants[supported().count - 1];
   return chosen;
+}
+
+void publish_copies() {
+#if defined(__x86_64__)
+  _mm_sfence();  // a release store doesn't wait for stores that went past the cache
+#else
+  std::atomic_thread_fence(std::memory_order_release);
+#endif
 }
 
 uint64_t leaf_digest(const std::byte* leaf, size_t bytes) {

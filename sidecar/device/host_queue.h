@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sidecar/device/device.h"
+#include "sidecar/digest_variants/digest_variant.h"
 
 namespace kvsidecar {
 
@@ -29,6 +30,7 @@ class HostQueue final : public CopyQueue {
   Code run(const Batch& batch);
   size_t plan(const Batch& batch);
   void copy(const Batch& batch, size_t steps);
+  void copy_leaves(const Batch& batch, size_t steps);
   void shuffle();
   uint64_t random();
 
@@ -44,6 +46,7 @@ class HostQueue final : public CopyQueue {
     uint64_t into_piece;
   };
   std::vector<LeafStart> leaf_starts_;
+  std::vector<CopySource> sources_;  // of one leaf
 };
 
 }  // namespace kvsidecar
