@@ -20,14 +20,13 @@ enum PageFlag : uint16_t {
   kWriteQueued = 2,  // waits in the write-behind queue
   kWriting = 4,      // the store reads the slot now: pinned
   kDurable = 8,      // must not be evicted until stored or failed
-  kHashing = 16,     // visible, digests not yet known
   kDoomed = 32,        // deleted while pinned: a miss for everybody, gone at the last unpin
   kChecked = 64,       // its host bytes were compared with its digest in this epoch
 };
 
 struct PageEntry {
   Hash128 hash;
-  uint64_t digest = 0;            // of the page; 0 while kHashing
+  uint64_t digest = 0;            // of the page
   uint32_t host_slot = kNowhere;  // SlotId
   uint32_t segment = kNowhere;    // SegmentTable's number
   uint32_t store_slot = 0;

@@ -6,8 +6,9 @@
 // header with its own check, then one entry of `entry_bytes` per slot. An entry is FREE,
 // FILLING(epoch) (written before any copy or I/O targets the slot) or FULL (a PageRecord, written
 // after the last byte, cleared before reuse); each state is published by one 8-byte release store,
-// written last, so that a kill at any instruction leaves one of the three. A page whose slot
-// doesn't fit one span takes a run of adjacent spans. Empty spans return to the common list.
+// written last, so that a kill at any instruction leaves one of the three. Where a single span
+// would hold few slots or none, a shape takes runs of adjacent spans with one table. Empty spans
+// return to the common list.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,20 +17,13 @@
 
 #include "sidecar/index/eviction.h"
 #include "sidecar/page_record.h"
+#include "sidecar/pool/span_layout.h"
 
 namespace kvsidecar {
 
 using SlotId = uint32_t;  // stable while the slot isn't free
 inline constexpr SlotId kNoSlot = 0xffffffffu;
 inline constexpr uint64_t kSpanBytes = 16ull << 20;
-
-struct SlotShape {
-  uint64_t slot_bytes = 0;   // page bytes rounded up to 4 KiB
-  uint32_t entry_bytes = 0;  // 256, 512, … 32768: holds head and PageRecord
-  bool operator==(const SlotShape&) const = default;
-};
-// The shape for pages of a namespace: parts, longest key, description reserve.
-SlotShape slot_shape(uint64_t page_bytes, size_t parts, size_t description_bytes_max);
 
 class HostPool {
  public:
@@ -75,9 +69,13 @@ class HostPool {
     uint64_t page_bytes = 0;      // of FULL slots
     uint64_t table_bytes = 0;     // slot tables, and the tail of spans that no slot fits
     uint64_t rounding_bytes = 0;  // slot bytes beyond page bytes in FULL slots
-    uint64_t stranded_bytes = 0;  // free slots in spans that aren't empty
+    uint64_t stranded_bytes = 0;  // free slots in spans that aren't empty, and spans without a
+                                  // readable table until release_quarantine()
   };
   Usage usage() const;  // O(1)
+
+  // For tests: called after each 8-byte store to a slot table, in the order of the stores.
+  void observe_stores(std::function<void()> observer);
 
  private:
   struct State;
