@@ -26,6 +26,7 @@ class Reaper final : public Worker {
   Reaper(size_t capacity, Waker* done_waker);
   bool submit(std::unique_ptr<Errand>&& errand);  // conductor; false when full (errand untouched)
   bool poll(std::unique_ptr<Errand>& errand);     // conductor: call finish() on it
+  bool has_done() const { return !done_.empty(); }
   bool step() override;
   bool has_work() override;
 

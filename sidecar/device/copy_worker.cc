@@ -82,6 +82,8 @@ bool CopyWorker::submit(const CopyCommand& command) {
   return true;
 }
 
+bool CopyWorker::has_done() const { return !state_->done.empty(); }
+
 bool CopyWorker::poll(CopyDone& done) {
   if (!state_->done.try_pop(done)) return false;
   if (!state_->commands.empty()) waker().wake();  // the worker may sleep for want of room

@@ -25,6 +25,7 @@ class CopyWorker final : public Worker {
   // Conductor. False when full.
   bool submit(const CopyCommand& command);
   bool poll(CopyDone& done);
+  bool has_done() const;  // poll would find something; for the second look before sleeping
   size_t room();
 
   bool step() override;

@@ -30,6 +30,7 @@ class HashWorker final : public Worker {
   HashWorker(size_t capacity, Waker* done_waker);
   bool submit(HashCommand&& command);  // conductor; false when full (command untouched)
   bool poll(HashDone& done);
+  bool has_done() const { return !done_.empty(); }
   bool step() override;
   bool has_work() override;
 

@@ -77,6 +77,8 @@ class Store : public Worker {
   // Conductor. False when the queue is full: nothing was taken.
   virtual bool submit(StoreCommand&& command) = 0;
   virtual bool poll(StoreDone& done) = 0;
+  // poll() would find something; the conductor's second look before it sleeps.
+  virtual bool has_done() const = 0;
   // Any thread: name for logs and status, e.g. "file (O_DIRECT)"; bytes of all segments.
   virtual std::string describe() const = 0;
   virtual uint64_t used_bytes() const = 0;

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/conductor/attach.h"
+
+#include <algorithm>
+
+#include "sidecar/conductor/answers.h"
+#include "sidecar/conductor/groups.h"
+
+namespace kvsidecar {
+namespace {
+
+Status check_salt(const Session& session, const NamespaceFields& fields) {
+  if (!fields.tenant_salt.has_value()) return {};
+  const auto& salts = session.permissions.tenant_salts;
+  const bool listed = std::any_of(salts.begin(), salts.end(), [&](const std::string& salt) {
+    return salt == "*" || salt == *fields.tenant_salt;
+  });
+  if (listed) return {};
+  return {Code::kDenied,
+          "tenant_salt: this peer's [[allow]] entry doesn't list it; add it to tenant_salts"};
+}
+
+// A detached session shares with its own group only; a session without a group with nobody.
+Status detach(NamespaceFields& fields, const Session& session, Bytes group) {
+  std::array<std::byte, 16> own{};
+  if (!group.empty()) {
+    std::copy(group.begin(), group.end(), own.begin());
+  } else {
+    std::memcpy(own.data(), &session.id, sizeof session.id);
+    std::memcpy(own.data() + 8, "nogroup", 7);
+  }
+  fields.detach = own;
+  return {};
+}
+
+struct Attaching {
+  Attachment attachment;
+  std::vector<std::byte> encoded;
+};
+
+Result<Attaching> prepare(World& world, Session& session, const AttachRequest& request) {
+  Result<NamespaceFields> fields = decode_identity(request.identity);
+  if (!fields.ok()) return fields.status();
+  Status status = check_salt(session, *fields);
+  if (!status.ok()) return status;
+  Attaching attaching;
+  attaching.encoded.assign(request.identity.begin(), request.identity.end());
+  if (request.detach) {
+    status = detach(*fields, session, request.group);
+    if (!status.ok()) return status;
+    Result<std::vector<std::byte>> encoded = encode_identity(*fields);
+    if (!encoded.ok()) return encoded.status();
+    attaching.encoded = encoded.take();
+  }
+  const bool coordinator = !request.group.empty() && request.rank == kCoordinatorRank;
+  if (!coordinator && !fields->part_index(request.coordinate).has_value())
+    return invalid("coordinate (tp " + std::to_string(request.coordinate.tp) + ", pp " +
+                   std::to_string(request.coordinate.pp) + ", cp " +
+                   std::to_string(request.coordinate.cp) +
+                   ") is no part of the namespace; name one of its declared parts");
+  if (request.description_bytes_max > kDescriptionBytesMax)
+    return invalid("description_bytes_max " + std::to_string(request.description_bytes_max) +
+                   " is over " + std::to_string(kDescriptionBytesMax));
+  attaching.attachment.coordinate = request.coordinate;
+  attaching.attachment.description_bytes_max = request.description_bytes_max;
+  attaching.attachment.shape =
+      slot_shape(fields->page_bytes(), fields->parts.size(), request.description_bytes_max);
+  status = join_group(world, session, request);
+  if (!status.ok()) return status;
+  return attaching;
+}
+
+void finish_attach(World& world, const OpRef& op, Attachment attachment, const Status& saved) {
+  if (!saved.ok()) return answer(world, *op, saved.code(), 0, 0, text_bytes(saved.text()));
+  attachment.generation = attachment.space->generation;
+  const uint64_t handle = world.new_handle();
+  op->session->attachments[handle] = attachment;
+  answer(world, *op, Code::kOk, handle, attachment.generation, {});
+}
+
+Result<NamespaceInfo*> cleared_namespace(World& world, Session& session,
+                                         const ClearRequest& request) {
+  if (request.namespace_id.empty()) {
+    if (!session.permissions.clear)
+      return Status(Code::kDenied, "clear: this peer's [[allow]] entry doesn't list clear");
+    Result<Attachment*> attachment = find_attachment(world, session, request.namespace_handle);
+    if (!attachment.ok()) return attachment.status();
+    return (*attachment)->space;
+  }
+  if (!session.permissions.admin)
+    return Status(Code::kDenied,
+                  "clear by namespace id: this peer's [[allow]] entry doesn't list admin");
+  Hash128 id;
+  std::memcpy(&id, request.namespace_id.data(), sizeof id);
+  const auto found = world.namespaces.find(id);
+  if (found == world.namespaces.end())
+    return Status(Code::kUnknownHandle,
+                  "namespace " + to_hex(id) + " is not known; see `kvsidecar ls`");
+  return found->second.get();
+}
+
+}  // namespace
+
+void start_attach(World& world, const OpRef& op, const AttachRequest& request) {
+  Session& session = *op->session;
+  Result<Attaching> attaching = prepare(world, session, request);
+  if (!attaching.ok())
+    return answer(world, *op, attaching.status().code(), 0, 0,
+                  text_bytes(attaching.status().text()));
+  const bool known = world.namespaces.count(namespace_id(attaching->encoded)) != 0;
+  Result<NamespaceInfo*> space = know_namespace(world, attaching->encoded, 0);
+  if (!space.ok())
+    return answer(world, *op, space.status().code(), 0, 0, text_bytes(space.status().text()));
+  Attachment attachment = attaching->attachment;
+  attachment.space = *space;
+  if (known || world.parts.namespaces == nullptr) return finish_attach(world, op, attachment, {});
+  auto saved = std::make_shared<Status>();
+  NamespaceRecords* records = world.parts.namespaces;
+  const NamespaceInfo* info = *space;
+  const uint64_t generation = info->generation;
+  world.send(make_errand(
+      [=] { *saved = records->save(info->id, info->encoded, generation); },
+      [&world, op, attachment, saved] { finish_attach(world, op, attachment, *saved); }));
+}
+
+void start_clear(World& world, const OpRef& op, const ClearRequest& request) {
+  Result<NamespaceInfo*> found = cleared_namespace(world, *op->session, request);
+  if (!found.ok())
+    return answer(world, *op, found.status().code(), 0, 0, text_bytes(found.status().text()));
+  NamespaceInfo* space = *found;
+  uint64_t& highest = world.clearing[space->id];  // two clears at once take two generations
+  highest = std::max(highest, space->generation) + 1;
+  const uint64_t generation = highest;
+  const Handle handle = request.namespace_id.empty() ? request.namespace_handle : 0;
+  auto saved = std::make_shared<Status>();
+  NamespaceRecords* records = world.parts.namespaces;
+  const Hash128 id = space->id;
+  const std::vector<std::byte>* encoded = &space->encoded;
+  world.send(make_errand(
+      [=] {
+        if (records != nullptr) *saved = records->save(id, *encoded, generation);
+      },
+      [&world, op, space, generation, handle, saved] {
+        if (!saved->ok()) return answer(world, *op, saved->code(), 0, 0, text_bytes(saved->text()));
+        space->generation = std::max(space->generation, generation);
+        world.count.clears.add();
+        world.log.event("namespace_cleared", "namespace=" + to_hex(space->id) +
+                                                 " generation=" + std::to_string(generation));
+        const auto own = op->session->attachments.find(handle);
+        if (own != op->session->attachments.end()) own->second.generation = space->generation;
+        answer(world, *op, Code::kOk, 0, space->generation, {});
+      }));
+}
+
+Result<Attachment*> find_attachment(World& world, Session& session, Handle handle) {
+  const auto found = session.attachments.find(handle);
+  if (found == session.attachments.end()) return world.unknown_handle("namespace", handle);
+  if (found->second.generation != found->second.space->generation)
+    return Status(Code::kStaleNamespace,
+                  "namespace was cleared (generation " +
+                      std::to_string(found->second.space->generation) + ", attached at " +
+                      std::to_string(found->second.generation) + "); attach again");
+  return &found->second;
+}
+
+Result<NamespaceInfo*> know_namespace(World& world, Bytes encoded, uint64_t generation) {
+  const Hash128 id = namespace_id(encoded);
+  const auto found = world.namespaces.find(id);
+  if (found != world.namespaces.end()) {
+    found->second->generation = std::max(found->second->generation, generation);
+    return found->second.get();
+  }
+  Result<NamespaceFields> fields = decode_identity(encoded);
+  if (!fields.ok()) return fields.status();
+  if (world.namespaces.size() >= world.limits.namespaces_max)
+    return Status(Code::kOverQuota, "namespaces: " + std::to_string(world.namespaces.size()) +
+                                        " are known already; raise limits.namespaces_max");
+  auto info = std::make_unique<NamespaceInfo>();
+  info->number = static_cast<uint32_t>(world.namespaces_by_number.size());
+  info->id = id;
+  info->encoded.assign(encoded.begin(), encoded.end());
+  info->fields = fields.take();
+  info->page_bytes = info->fields.page_bytes();
+  uint64_t offset = 0;
+  for (const PartSpec& part : info->fields.parts) {
+    info->part_offsets.push_back(offset);
+    offset += part.bytes;
+  }
+  info->generation = std::max<uint64_t>(1, generation);
+  NamespaceInfo* known = info.get();
+  world.namespaces_by_number.push_back(known);
+  world.namespaces.emplace(id, std::move(info));
+  return known;
+}
+
+}  // namespace kvsidecar

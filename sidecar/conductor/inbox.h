@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a record to the module that serves it. `record` is the conductor's private copy; one
+// completion cell is reserved. Conductor's thread only.
+#pragma once
+#include "sidecar/conductor/world.h"
+
+namespace kvsidecar {
+
+void take_request(World& world, Session& session, const RecordHead& head, Bytes record);
+
+}  // namespace kvsidecar

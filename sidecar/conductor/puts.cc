@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/conductor/puts.h"
+
+#include "sidecar/conductor/answers.h"
+#include "sidecar/conductor/copies.h"
+#include "sidecar/conductor/slots.h"
+#include "sidecar/conductor/write_behind.h"
+#include "sidecar/digest.h"
+
+namespace kvsidecar {
+namespace {
+
+bool over_pool_quota(World& world, const Operation& op) {
+  const Permissions& allowed = op.session->permissions;
+  if (allowed.pool_bytes_max == 0) return false;
+  return world.accounts[allowed.entry].pool_bytes + op.shape.slot_bytes > allowed.pool_bytes_max;
+}
+
+// The code to refuse the item with, or kOk and a new filling.
+Code begin_filling(World& world, const ItemRef& ref) {
+  Operation& op = *ref.op;
+  if (over_pool_quota(world, op)) return Code::kOverQuota;
+  const SlotId slot = take_slot(world, op.shape, op.session->permissions.entry);
+  if (slot == kNoSlot) {
+    world.history.add(op.hashes[ref.index], Departure::kNoRoom, world.now_ns);
+    return Code::kBusy;
+  }
+  auto filling = std::make_unique<Filling>();
+  filling->hash = op.hashes[ref.index];
+  filling->space = op.space;
+  filling->generation = op.generation;
+  filling->slot = slot;
+  filling->parts.resize(op.space->fields.parts.size());
+  filling->last_activity_ns = world.now_ns;
+  const Bytes key = op.key(ref.index);
+  filling->key.assign(key.begin(), key.end());
+  filling->access = {op.hashes[ref.index].low, op.position + ref.index, op.prompt_pages, op.access};
+  world.fillings.emplace(op.hashes[ref.index], std::move(filling));
+  return Code::kOk;
+}
+
+void start_item(World& world, const ItemRef& ref) {
+  Operation& op = *ref.op;
+  OpItem& item = ref.item();
+  if (item.state == ItemState::kSettled) return;
+  const EntryId entry = world.index.find(op.hashes[ref.index]);
+  if (entry != kNoEntry) {
+    const PageEntry& page = world.index[entry];
+    if ((page.flags & kDoomed) != 0)
+      return settle(world, ref, Code::kBusy);  // deleted, still being read
+    if (visible(page)) {
+      item.status = Code::kExists;
+      if (op.durable) return wait_durable(world, ref, entry);
+      return settle(world, ref, Code::kExists);
+    }
+  }
+  auto found = world.fillings.find(op.hashes[ref.index]);
+  if (found == world.fillings.end()) {
+    const Code code = begin_filling(world, ref);
+    if (code != Code::kOk) return settle(world, ref, code);
+    found = world.fillings.find(op.hashes[ref.index]);
+  }
+  Filling& filling = *found->second;
+  if (filling.description.empty()) {
+    const Bytes description = op.description(ref.index);
+    filling.description.assign(description.begin(), description.end());
+  }
+  Filling::Part& part = filling.parts[op.part];
+  if (part.state == Filling::Part::kDone) return settle(world, ref, Code::kOkPart);
+  if (part.state == Filling::Part::kCopying) {
+    item.state = ItemState::kFollowing;
+    part.followers.push_back(ref);
+    return;
+  }
+  part.state = Filling::Part::kCopying;
+  ++filling.copying;
+  make_ready(world, ref);
+}
+
+bool has_followers(const Filling& filling) {
+  for (const Filling::Part& part : filling.parts)
+    for (const ItemRef& ref : part.followers)
+      if (ref.item().state == ItemState::kFollowing) return true;
+  return false;
+}
+
+void settle_followers(World& world, Filling::Part& part, Code code) {
+  const std::deque<ItemRef> followers = std::move(part.followers);
+  part.followers.clear();
+  for (const ItemRef& ref : followers)
+    if (ref.item().state == ItemState::kFollowing) settle(world, ref, code);
+}
+
+void drop_filling(World& world, const Hash128& hash) {
+  const auto found = world.fillings.find(hash);
+  const std::unique_ptr<Filling> filling = std::move(found->second);
+  world.fillings.erase(found);
+  give_slot(world, filling->slot);
+}
+
+PageRecord record_of(const Filling& filling) {
+  PageRecord record;
+  record.hash = filling.hash;
+  record.namespace_id = filling.space->id;
+  record.generation = filling.generation;
+  record.page_bytes = filling.space->page_bytes;
+  for (const Filling::Part& part : filling.parts) record.part_digests.push_back(part.digest);
+  record.digest = page_digest(record.part_digests);
+  record.key = filling.key;
+  record.description = filling.description;
+  return record;
+}
+
+// The page becomes visible. kNoEntry when it can't: deleted meanwhile, or it came in another way.
+EntryId complete(World& world, Filling& filling) {
+  EntryId entry = world.index.find(filling.hash);
+  if (entry != kNoEntry &&
+      ((world.index[entry].flags & kDoomed) != 0 || world.index[entry].host_slot != kNowhere))
+    return kNoEntry;
+  const PageRecord record = record_of(filling);
+  KV_CHECK(world.parts.pool->publish(filling.slot, record, filling.access));
+  if (entry == kNoEntry) entry = world.index.insert(filling.hash);
+  PageEntry& page = world.index[entry];
+  page.digest = record.digest;
+  page.namespace_number = filling.space->number;
+  bind_slot(world, entry, filling.slot);
+  world.count.pages_completed.add();
+  if (world.limits.admission == Admission::kAtOnce) queue_write(world, entry);
+  return entry;
+}
+
+void last_part_copied(World& world, const ItemRef& ref) {
+  const Hash128 hash = ref.op->hashes[ref.index];
+  const auto found = world.fillings.find(hash);
+  const std::unique_ptr<Filling> filling = std::move(found->second);
+  world.fillings.erase(found);
+  const EntryId entry = complete(world, *filling);
+  if (entry == kNoEntry) {
+    const EntryId other = find_page(world, hash);
+    give_slot(world, filling->slot);
+    settle(world, ref, other != kNoEntry ? Code::kExists : Code::kBusy);
+  } else if (ref.op->durable) {
+    ref.item().status = Code::kOk;
+    wait_durable(world, ref, entry);
+  } else {
+    settle(world, ref, Code::kOk);
+  }
+  for (Filling::Part& part : filling->parts) {
+    const std::deque<ItemRef> followers = std::move(part.followers);
+    for (const ItemRef& follower : followers)
+      if (follower.item().state == ItemState::kFollowing) {
+        follower.item().state = ItemState::kNew;
+        start_item(world, follower);  // finds the page complete
+      }
+  }
+}
+
+}  // namespace
+
+void start_put(World& world, const OpRef& op) {
+  for (uint32_t i = 0; i < op->items.size(); ++i) start_item(world, {op, i});
+}
+
+SlotId filling_slot(const World& world, const Hash128& page) {
+  return world.fillings.at(page)->slot;
+}
+
+void part_copied(World& world, const ItemRef& ref, const CopyItem& copied) {
+  Filling& filling = *world.fillings.at(ref.op->hashes[ref.index]);
+  if (copied.status != Code::kOk) {
+    part_not_copied(world, ref);
+    return settle(world, ref, copied.status);
+  }
+  Filling::Part& part = filling.parts[ref.op->part];
+  part.state = Filling::Part::kDone;
+  part.digest = copied.digest;
+  --filling.copying;
+  filling.last_activity_ns = world.now_ns;
+  if (++filling.done == filling.parts.size()) return last_part_copied(world, ref);
+  settle(world, ref, Code::kOkPart);
+  settle_followers(world, part, Code::kOkPart);
+}
+
+void part_not_copied(World& world, const ItemRef& ref) {
+  const Hash128 hash = ref.op->hashes[ref.index];
+  Filling& filling = *world.fillings.at(hash);
+  Filling::Part& part = filling.parts[ref.op->part];
+  part.state = Filling::Part::kEmpty;
+  --filling.copying;
+  while (!part.followers.empty()) {
+    const ItemRef next = part.followers.front();
+    part.followers.pop_front();
+    if (next.item().state != ItemState::kFollowing) continue;
+    part.state = Filling::Part::kCopying;
+    ++filling.copying;
+    return make_ready(world, next);
+  }
+  if (filling.copying == 0 && filling.done == 0 && !has_followers(filling))
+    drop_filling(world, hash);
+}
+
+void drop_old_fillings(World& world) {
+  std::vector<Hash128> old;
+  for (const auto& [hash, filling] : world.fillings)
+    if (filling->copying == 0 &&
+        world.now_ns - filling->last_activity_ns > world.limits.parts_timeout_ns)
+      old.push_back(hash);
+  for (const Hash128& hash : old) {
+    world.count.pages_dropped_parts.add();
+    world.history.add(hash, Departure::kPartsTimeout, world.now_ns);
+    drop_filling(world, hash);
+  }
+}
+
+}  // namespace kvsidecar

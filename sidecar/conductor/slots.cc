@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/conductor/slots.h"
+
+#include "sidecar/conductor/write_behind.h"
+
+namespace kvsidecar {
+namespace {
+
+void grow_to(std::vector<EntryId>& owners, size_t index) {
+  if (owners.size() <= index) owners.resize(index + index / 4 + 4096, kNoEntry);
+}
+
+void evict(World& world, SlotId slot) {
+  const EntryId entry = world.slot_entries[slot];
+  PageEntry& page = world.index[entry];
+  world.count.pages_evicted.add();
+  const bool stored = page.segment != kNowhere;
+  world.history.add(page.hash, stored ? Departure::kEvicted : Departure::kEvictedUnwritten,
+                    world.now_ns);
+  if ((page.flags & kWriteQueued) != 0) {
+    cancel_write(world, entry);
+    world.count.writes_dropped_evicted.add();
+  }
+  drop_host_copy(world, entry);
+  forget_if_nowhere(world, entry);
+}
+
+// Leased pages and pages in flight are pinned; durable ones wait for the store.
+bool may_go(const World& world, SlotId slot) {
+  if (slot >= world.slot_entries.size()) return false;
+  const EntryId entry = world.slot_entries[slot];
+  if (entry == kNoEntry) return false;
+  const PageEntry& page = world.index[entry];
+  return page.pins == 0 && (page.flags & (kWriting | kDurable)) == 0;
+}
+
+bool reclaim(World& world, const SlotShape& shape) {
+  const auto evict_slot = [&world](SlotId slot) { evict(world, slot); };
+  if (world.limits.admission == Admission::kAtEviction && world.parts.store != nullptr) {
+    // Pages that were never written get their chance first: they are queued and stay for now.
+    const auto written = [&world](SlotId slot) {
+      if (!may_go(world, slot)) return false;
+      const PageEntry& page = world.index[world.slot_entries[slot]];
+      if (page.segment != kNowhere) return true;
+      if ((page.flags & kWriteQueued) == 0) queue_write(world, world.slot_entries[slot]);
+      return false;
+    };
+    if (world.parts.pool->reclaim(shape, written, evict_slot)) return true;
+  }
+  return world.parts.pool->reclaim(
+      shape, [&world](SlotId slot) { return may_go(world, slot); }, evict_slot);
+}
+
+}  // namespace
+
+SlotId take_slot(World& world, const SlotShape& shape, uint32_t account) {
+  SlotId slot = world.parts.pool->allocate(shape);
+  if (slot == kNoSlot && reclaim(world, shape)) slot = world.parts.pool->allocate(shape);
+  if (slot == kNoSlot) {
+    world.count.busy_no_slot.add();
+    return kNoSlot;
+  }
+  grow_to(world.slot_entries, slot);
+  world.slot_entries[slot] = kNoEntry;
+  if (world.slot_accounts.size() <= slot) world.slot_accounts.resize(world.slot_entries.size(), 0);
+  world.slot_accounts[slot] = account;
+  world.accounts[account].pool_bytes += world.parts.pool->slot_bytes(slot);
+  return slot;
+}
+
+void give_slot(World& world, SlotId slot) {
+  if (slot < world.slot_accounts.size()) {
+    Account& account = world.accounts[world.slot_accounts[slot]];
+    const uint64_t bytes = world.parts.pool->slot_bytes(slot);
+    account.pool_bytes -= bytes < account.pool_bytes ? bytes : account.pool_bytes;
+  }
+  world.parts.pool->release(slot);
+}
+
+void bind_slot(World& world, EntryId entry, SlotId slot) {
+  grow_to(world.slot_entries, slot);
+  world.slot_entries[slot] = entry;
+  world.index[entry].host_slot = slot;
+}
+
+void drop_host_copy(World& world, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  if (page.host_slot == kNowhere) return;
+  const SlotId slot = page.host_slot;
+  page.host_slot = kNowhere;
+  page.flags = static_cast<uint16_t>(page.flags & ~(kUnverified | kChecked));
+  world.slot_entries[slot] = kNoEntry;
+  give_slot(world, slot);
+}
+
+void drop_store_copy(World& world, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  if (page.segment == kNowhere) return;
+  world.segments.remove(page.segment, page.store_slot);
+  page.segment = kNowhere;
+}
+
+void pin(World& world, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  KV_CHECK(page.pins != UINT16_MAX);
+  ++page.pins;
+}
+
+void unpin(World& world, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  KV_CHECK(page.pins > 0);
+  if (--page.pins == 0) forget_if_nowhere(world, entry);
+}
+
+void forget_if_nowhere(World& world, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  if (page.pins != 0) return;
+  if ((page.flags & kDoomed) != 0) {
+    if ((page.flags & kWriteQueued) != 0) cancel_write(world, entry);
+    drop_host_copy(world, entry);
+    drop_store_copy(world, entry);
+  }
+  if (page.host_slot == kNowhere && page.segment == kNowhere) world.index.erase(entry);
+}
+
+EntryId find_page(const World& world, const Hash128& hash) {
+  const EntryId entry = world.index.find(hash);
+  return entry != kNoEntry && visible(world.index[entry]) ? entry : kNoEntry;
+}
+
+uint64_t page_bytes(const World& world, const PageEntry& page) {
+  if (page.namespace_number < world.namespaces_by_number.size())
+    return world.namespaces_by_number[page.namespace_number]->page_bytes;
+  return page.host_slot != kNowhere ? world.parts.pool->slot_bytes(page.host_slot) : 0;
+}
+
+}  // namespace kvsidecar

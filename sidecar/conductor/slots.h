@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host slots and index entries as the conductor uses them: taking a slot (evicting if need be),
+// pins, and the one place where an entry goes. Conductor's thread only.
+#pragma once
+#include "sidecar/conductor/world.h"
+
+namespace kvsidecar {
+
+// A FILLING slot, or kNoSlot when everything that could go is held (counted as busy_no_slot).
+SlotId take_slot(World& world, const SlotShape& shape, uint32_t account);
+// Gives a slot back that belongs to no entry.
+void give_slot(World& world, SlotId slot);
+// Binds a slot that the pool has as FULL to an entry / takes it away from it and frees it.
+void bind_slot(World& world, EntryId entry, SlotId slot);
+void drop_host_copy(World& world, EntryId entry);
+void drop_store_copy(World& world, EntryId entry);
+
+void pin(World& world, EntryId entry);
+void unpin(World& world, EntryId entry);  // at zero a doomed or placeless entry goes
+// The entry goes if nothing holds it and its page is nowhere.
+void forget_if_nowhere(World& world, EntryId entry);
+
+// Somewhere, complete, not deleted.
+inline bool visible(const PageEntry& page) {
+  return (page.flags & kDoomed) == 0 && (page.host_slot != kNowhere || page.segment != kNowhere);
+}
+// kNoEntry unless visible.
+EntryId find_page(const World& world, const Hash128& hash);
+// The slot shape of a page in the pool or, for one in the store, of its namespace.
+uint64_t page_bytes(const World& world, const PageEntry& page);
+
+}  // namespace kvsidecar

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/conductor/warm_start.h"
+
+#include "sidecar/conductor/attach.h"
+#include "sidecar/conductor/slots.h"
+#include "sidecar/conductor/write_behind.h"
+
+namespace kvsidecar {
+namespace {
+
+// A slot that nobody can ask for is given back: its namespace is not known, it was cleared, or
+// another slot already holds the page.
+void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
+  const auto space = world.namespaces.find(record.namespace_id);
+  if (space == world.namespaces.end() || record.generation != space->second->generation ||
+      record.page_bytes != space->second->page_bytes)
+    return world.parts.pool->release(slot);
+  EntryId entry = world.index.find(record.hash);
+  if (entry != kNoEntry &&
+      (world.index[entry].host_slot != kNowhere || (world.index[entry].flags & kDoomed) != 0 ||
+       world.index[entry].digest != record.digest))
+    return world.parts.pool->release(slot);
+  if (entry == kNoEntry) entry = world.index.insert(record.hash);
+  PageEntry& page = world.index[entry];
+  page.digest = record.digest;
+  page.namespace_number = space->second->number;
+  page.flags |= kUnverified;
+  bind_slot(world, entry, slot);
+  if (world.slot_accounts.size() <= slot) world.slot_accounts.resize(world.slot_entries.size(), 0);
+  world.slot_accounts[slot] = 0;
+  world.accounts[0].pool_bytes += world.parts.pool->slot_bytes(slot);
+  world.count.pages_adopted.add();
+}
+
+void unlink(World& world, uint64_t segment) {
+  StoreCommand command;
+  command.op = StoreOp::kUnlink;
+  command.token = world.new_token();
+  command.location.segment = segment;
+  if (!world.parts.store->submit(std::move(command))) world.unlinks_waiting.push_back(segment);
+}
+
+void add_page(World& world, const FoundSegment& segment, const NamespaceInfo& space,
+              const FoundPage& found, uint64_t bytes) {
+  if (found.page_bytes != space.page_bytes) return;
+  EntryId entry = world.index.find(found.hash);
+  if (entry == kNoEntry) {
+    entry = world.index.insert(found.hash);
+    world.index[entry].digest = found.digest;
+    world.index[entry].namespace_number = space.number;
+  }
+  PageEntry& page = world.index[entry];
+  if (page.segment != kNowhere || page.digest != found.digest)
+    return;  // written twice: the first one stands
+  page.segment = world.segments.number(segment.segment);
+  page.store_slot = found.slot;
+  world.segments.add({segment.segment, found.slot}, entry, bytes);
+  if ((page.flags & kWriteQueued) != 0) cancel_write(world, entry);
+  world.count.pages_scanned.add();
+}
+
+}  // namespace
+
+void adopt_chunk(World& world, std::span<std::byte> memory, bool adopt) {
+  if (!adopt) return world.parts.pool->add_chunk(memory);
+  world.parts.pool->adopt_chunk(memory, [&world](SlotId slot, PageRecord&& record) {
+    adopt_slot(world, slot, std::move(record));
+  });
+}
+
+void start_scan(World& world) {
+  if (world.parts.store == nullptr) return;
+  StoreCommand command;
+  command.op = StoreOp::kScan;
+  command.token = world.new_token();
+  world.scanned = !world.parts.store->submit(std::move(command));
+}
+
+void scan_done(World& world, StoreDone&& done) {
+  if (!done.found) {
+    world.scanned = true;
+    world.log.event("store_scanned", "pages=" + std::to_string(world.count.pages_scanned.value()));
+    return trim_store(world);
+  }
+  const FoundSegment& segment = *done.segment;
+  const Result<NamespaceInfo*> space = know_namespace(world, segment.encoded, segment.generation);
+  // Pages of a cleared generation can't be asked for: their segment only takes space.
+  if (!space.ok() || segment.generation < (*space)->generation)
+    return unlink(world, segment.segment);
+  const uint64_t bytes = segment.pages.empty() ? 0 : segment.bytes / segment.pages.size();
+  for (const FoundPage& page : segment.pages) add_page(world, segment, **space, page, bytes);
+  if (segment.pages.empty()) unlink(world, segment.segment);
+}
+
+}  // namespace kvsidecar

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// All state of the conductor in one place, and the hands that work on it: each module (puts, gets,
+// lookups, …) is a set of functions over World. Conductor's thread only.
+#pragma once
+#include <functional>
+#include <list>
+#include <unordered_map>
+
+#include "sidecar/conductor/history.h"
+#include "sidecar/conductor/session.h"
+#include "sidecar/index/index.h"
+#include "sidecar/store/segment_table.h"
+
+namespace kvsidecar {
+
+struct HashOfHash {
+  size_t operator()(const Hash128& h) const { return static_cast<size_t>(h.low); }
+};
+
+// What an [[allow]] entry's sessions use together.
+struct Account {
+  uint64_t pool_bytes = 0, store_bytes = 0, bytes_in_flight = 0, region_bytes = 0;
+  uint32_t sessions = 0;
+};
+
+struct QueuedWrite {
+  EntryId entry = kNoEntry;
+  Hash128 hash;  // entry ids are used again: both must match
+  uint64_t bytes = 0;
+};
+
+struct World {
+  World(const Parts& parts, const Limits& limits, uint64_t epoch, EventLog& log);
+
+  Parts parts;
+  Limits limits;
+  uint64_t epoch;
+  EventLog& log;
+  Counters count;
+  History history;      // why pages went
+  uint64_t now_ns = 0;  // taken once a turn
+
+  Index index;
+  SegmentTable segments;
+  std::unordered_map<Hash128, std::unique_ptr<NamespaceInfo>, HashOfHash> namespaces;
+  std::vector<NamespaceInfo*> namespaces_by_number;
+  std::unordered_map<Hash128, uint64_t, HashOfHash> clearing;  // highest generation asked for
+
+  std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions;
+  std::vector<Session*> turn_order;  // live sessions, for fair turns
+  size_t turn = 0;
+  std::vector<Session*> unpublished;
+  std::unordered_map<uint32_t, Account> accounts;
+  std::list<Group> groups;
+  std::unordered_map<uint64_t, Lease> leases;
+  uint64_t lease_pages = 0, lease_bytes = 0;
+
+  std::unordered_map<Hash128, std::unique_ptr<Filling>, HashOfHash> fillings;
+  std::unordered_map<EntryId, std::unique_ptr<Fetch>> fetches;
+  std::vector<OpRef> parked;                                        // wait for their fence
+  std::unordered_map<uint64_t, std::unique_ptr<CopyBatch>> copies;  // by token
+  std::vector<uint64_t> worker_bytes;            // outstanding at each copy worker
+  std::unordered_map<uint64_t, EntryId> checks;  // token -> fetch whose bytes a hash worker has
+  struct Write {
+    EntryId entry;
+    bool durable;
+  };
+  std::unordered_map<uint64_t, Write> store_writes;  // token -> entry, pinned
+  std::unordered_map<uint64_t, EntryId> store_reads, store_flushes;
+  std::unordered_map<EntryId, std::vector<ItemRef>> durable_waiters;
+  std::deque<QueuedWrite> write_queue;
+  uint64_t write_queue_bytes = 0;
+  uint32_t store_in_flight = 0;          // reads and writes
+  std::deque<uint64_t> unlinks_waiting;  // segments to unlink: the queue was full
+  double write_tokens_bytes = 0;         // token bucket of write_bytes_per_s
+  uint64_t write_tokens_ns = 0;
+  std::deque<std::unique_ptr<Errand>> errands_waiting, device_errands_waiting;  // a reaper was full
+  uint32_t errands_away = 0;
+
+  std::vector<EntryId> slot_entries;    // SlotId -> entry, kNoEntry
+  std::vector<uint32_t> slot_accounts;  // SlotId -> account it is charged to
+  uint64_t last_token = 0, last_handle = 0, last_access = 0, last_session = 0;
+  uint64_t next_sweep_ns = 0;  // leases, tickets, parts
+  bool draining = false, scanned = true, any_session_ended = false;
+
+  uint64_t new_token() { return ++last_token; }
+  // Handles carry the epoch's low 16 bits, so that one of an earlier epoch is told from an unknown
+  // one.
+  uint64_t new_handle() { return (epoch << 48) | ++last_handle; }
+  bool of_this_epoch(uint64_t handle) const { return (handle >> 48) == (epoch & 0xffff); }
+  Status unknown_handle(const char* what, uint64_t handle) const;
+
+  // Sends an errand to a reaper; when that is full it waits here.
+  void send(std::unique_ptr<Errand> errand);
+  void send_to_device(std::unique_ptr<Errand> errand);
+};
+
+}  // namespace kvsidecar

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/conductor/write_behind.h"
+
+#include <algorithm>
+
+#include "sidecar/conductor/answers.h"
+#include "sidecar/conductor/slots.h"
+
+namespace kvsidecar {
+namespace {
+
+constexpr size_t kReappendedShare =
+    8;  // at most 1/8 of an unlinked segment's pages are written again
+
+bool still_queued(const World& world, const QueuedWrite& write) {
+  const EntryId entry = world.index.find(write.hash);
+  return entry == write.entry && (world.index[entry].flags & kWriteQueued) != 0;
+}
+
+// The coldest queued write that isn't durable makes room.
+bool drop_coldest(World& world) {
+  for (size_t i = 0; i < world.write_queue.size(); ++i) {
+    const QueuedWrite write = world.write_queue[i];
+    const bool queued = still_queued(world, write);
+    if (queued && (world.index[write.entry].flags & kDurable) != 0) continue;
+    world.write_queue.erase(world.write_queue.begin() + static_cast<ptrdiff_t>(i));
+    if (!queued) return true;
+    cancel_write(world, write.entry);
+    world.count.writes_dropped_full.add();
+    world.history.add(write.hash, Departure::kWriteDropped, world.now_ns);
+    return true;
+  }
+  return false;
+}
+
+void settle_durable(World& world, EntryId entry, Code code) {
+  const auto waiters = world.durable_waiters.find(entry);
+  if (waiters == world.durable_waiters.end()) return;
+  const std::vector<ItemRef> refs = std::move(waiters->second);
+  world.durable_waiters.erase(waiters);
+  for (const ItemRef& ref : refs) {
+    if (ref.item().state != ItemState::kDurable) continue;
+    if (code == Code::kNotStored) world.count.not_stored.add();
+    settle(world, ref, code == Code::kOk ? ref.item().status : code);
+  }
+}
+
+// What is already written, or was written without it, must still reach the disk.
+bool flush_for(World& world, EntryId entry) {
+  StoreCommand command;
+  command.op = StoreOp::kFlush;
+  command.token = world.new_token();
+  const uint64_t token = command.token;
+  if (!world.parts.store->submit(std::move(command))) {
+    world.count.busy_store_queue.add();
+    return false;
+  }
+  pin(world, entry);
+  world.store_flushes[token] = entry;
+  return true;
+}
+
+// A page written while its entry lost interest in it (deleted, or written twice): the location is
+// orphaned.
+void discard_location(World& world, const StoreLocation& location) {
+  StoreCommand command;
+  command.op = StoreOp::kDelete;
+  command.token = world.new_token();
+  command.location = location;
+  if (!world.parts.store->submit(std::move(command))) world.count.busy_store_queue.add();
+}
+
+double tokens_now(World& world) {
+  const uint64_t rate = world.limits.write_bytes_per_s;
+  const double passed_s = static_cast<double>(world.now_ns - world.write_tokens_ns) / 1e9;
+  world.write_tokens_ns = world.now_ns;
+  world.write_tokens_bytes =
+      std::min(world.write_tokens_bytes + passed_s * static_cast<double>(rate),
+               static_cast<double>(rate));  // one second's worth at most
+  return world.write_tokens_bytes;
+}
+
+bool start_write(World& world, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  Result<PageRecord> record = world.parts.pool->record(page.host_slot);
+  if (!record.ok() || page.namespace_number >= world.namespaces_by_number.size()) {
+    cancel_write(world, entry);
+    settle_durable(world, entry, Code::kNotStored);
+    return true;
+  }
+  StoreCommand command;
+  command.op = StoreOp::kWrite;
+  command.token = world.new_token();
+  command.durable = (page.flags & kDurable) != 0;
+  command.space = world.namespaces_by_number[page.namespace_number];
+  command.page_bytes = record->page_bytes;
+  command.page = world.parts.pool->bytes(page.host_slot);
+  command.record = std::make_shared<const PageRecord>(record.take());
+  const uint64_t token = command.token;
+  if (!world.parts.store->submit(std::move(command))) {
+    world.count.busy_store_queue.add();
+    return false;
+  }
+  cancel_write(world, entry);
+  page.flags |= kWriting;
+  pin(world, entry);
+  world.store_writes[token] = {entry, (page.flags & kDurable) != 0};
+  ++world.store_in_flight;
+  return true;
+}
+
+}  // namespace
+
+bool queue_write(World& world, EntryId entry) {
+  if (world.parts.store == nullptr) return false;
+  PageEntry& page = world.index[entry];
+  if ((page.flags & (kWriteQueued | kWriting)) != 0) return true;
+  if (page.segment != kNowhere || page.host_slot == kNowhere) return page.segment != kNowhere;
+  const uint64_t bytes = world.parts.pool->slot_bytes(page.host_slot);
+  while (world.write_queue_bytes + bytes > world.limits.write_behind_bytes)
+    if (!drop_coldest(world)) return false;
+  page.flags |= kWriteQueued;
+  world.write_queue.push_back({entry, page.hash, bytes});
+  world.write_queue_bytes += bytes;
+  world.count.writes_queued.add();
+  return true;
+}
+
+void cancel_write(World& world, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  if ((page.flags & kWriteQueued) == 0) return;
+  page.flags = static_cast<uint16_t>(page.flags & ~kWriteQueued);
+  world.write_queue_bytes -= world.parts.pool->slot_bytes(page.host_slot);
+}
+
+bool start_writes(World& world) {
+  bool started = false;
+  while (!world.write_queue.empty() && world.store_in_flight < world.limits.store_depth) {
+    const QueuedWrite write = world.write_queue.front();
+    if (!still_queued(world, write)) {
+      world.write_queue.pop_front();
+      continue;
+    }
+    if (world.limits.write_bytes_per_s != 0) {
+      if (tokens_now(world) <= 0) break;
+      world.write_tokens_bytes -= static_cast<double>(write.bytes);
+    }
+    if (!start_write(world, write.entry)) break;
+    world.write_queue.pop_front();
+    started = true;
+  }
+  return started;
+}
+
+void write_done(World& world, StoreDone&& done) {
+  const auto found = world.store_writes.find(done.token);
+  KV_CHECK(found != world.store_writes.end());
+  const auto [entry, durable] = found->second;
+  world.store_writes.erase(found);
+  --world.store_in_flight;
+  PageEntry& page = world.index[entry];
+  page.flags = static_cast<uint16_t>(page.flags & ~(kWriting | kDurable));
+  if (done.status == Code::kOk) {
+    world.count.writes_done.add();
+    world.count.bytes_written.add(page_bytes(world, page));
+    if ((page.flags & kDoomed) != 0 || page.segment != kNowhere) {
+      discard_location(world, done.location);
+    } else {
+      page.segment = world.segments.number(done.location.segment);
+      page.store_slot = done.location.slot;
+      world.segments.add(done.location, entry, done.slot_bytes);
+    }
+  } else {
+    world.count.writes_failed.add();
+    world.history.add(page.hash, Departure::kWriteFailed, world.now_ns);
+  }
+  const bool flushing = done.status == Code::kOk && !durable &&
+                        world.durable_waiters.count(entry) != 0 && flush_for(world, entry);
+  if (!flushing)
+    settle_durable(world, entry,
+                   durable && done.status == Code::kOk ? Code::kOk : Code::kNotStored);
+  unpin(world, entry);
+  trim_store(world);
+}
+
+void flush_done(World& world, const StoreDone& done) {
+  const auto found = world.store_flushes.find(done.token);
+  KV_CHECK(found != world.store_flushes.end());
+  const EntryId entry = found->second;
+  world.store_flushes.erase(found);
+  settle_durable(world, entry, done.status == Code::kOk ? Code::kOk : Code::kNotStored);
+  unpin(world, entry);
+}
+
+void wait_durable(World& world, const ItemRef& ref, EntryId entry) {
+  PageEntry& page = world.index[entry];
+  OpItem& item = ref.item();
+  const bool stored = page.segment != kNowhere;
+  if (!stored) page.flags |= kDurable;
+  const bool waits = stored ? flush_for(world, entry) : queue_write(world, entry);
+  if (!waits) {
+    page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
+    world.count.not_stored.add();
+    return settle(world, ref, Code::kNotStored);
+  }
+  item.state = ItemState::kDurable;
+  world.durable_waiters[entry].push_back(ref);
+}
+
+void trim_store(World& world) {
+  while (world.segments.over_capacity()) {
+    const uint32_t victim = world.segments.victim();
+    if (victim == kNowhere) return;
+    const uint64_t segment = world.segments.segment(victim);
+    const std::vector<EntryId> entries = world.segments.entries(victim);
+    size_t reappended = 0;
+    for (const EntryId entry : entries) {
+      if (entry == kNoEntry) continue;
+      PageEntry& page = world.index[entry];
+      page.segment = kNowhere;
+      const bool hot = page.host_slot != kNowhere && page.pins == 0 &&
+                       reappended < entries.size() / kReappendedShare;
+      if (hot && queue_write(world, entry)) ++reappended;
+      if (page.host_slot == kNowhere)
+        world.history.add(page.hash, Departure::kSegmentUnlinked, world.now_ns);
+      forget_if_nowhere(world, entry);
+    }
+    world.segments.erase(victim);
+    StoreCommand command;
+    command.op = StoreOp::kUnlink;
+    command.token = world.new_token();
+    command.location.segment = segment;
+    world.count.segments_unlinked.add();
+    if (!world.parts.store->submit(std::move(command))) world.unlinks_waiting.push_back(segment);
+  }
+}
+
+}  // namespace kvsidecar
