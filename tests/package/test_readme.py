@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: what the README shows works as it stands there.
+
+Method: its C++ and Python blocks are taken out and run, each against a fresh daemon from the build
+folder ($KVSIDECAR_BUILD).
+"""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import daemon
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def snippet(language):
+    """The README's only fenced block of that language."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        found = re.findall(rf"^```{language}\n(.*?)^```", file.read(), re.DOTALL | re.MULTILINE)
+    assert len(found) == 1, f"the README has {len(found)} blocks of {language}"
+    return found[0]
+
+
+def built(name):
+    """The file of that name in the build folder."""
+    for folder, _, files in os.walk(os.environ["KVSIDECAR_BUILD"]):
+        if name in files:
+            return os.path.join(folder, name)
+    raise AssertionError(f"{name} is not in {os.environ['KVSIDECAR_BUILD']}")
+
+
+@pytest.fixture
+def running(tmp_path):
+    with daemon.Daemon(built("kvsidecard"), tmp_path) as found:
+        yield found
+
+
+def run(command, running, **more):
+    env = dict(os.environ, KVSIDECAR_SOCKET=running.socket, **more)
+    return subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def test_the_cpp_snippet_runs(running, tmp_path):
+    source, program = tmp_path / "snippet.cc", tmp_path / "snippet"
+    source.write_text(snippet("cpp"))
+    library = os.path.dirname(built("libkvsidecar-client.so"))
+    subprocess.run(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", source, "-o", program,
+                    "-I", os.path.join(ROOT, "clients", "cpp"), "-L", library,
+                    "-lkvsidecar-client", f"-Wl,-rpath,{library}"], check=True)
+    assert run([program], running).strip() == "2 pages back"
+
+
+def test_the_python_snippet_runs(running, tmp_path):
+    script = tmp_path / "snippet.py"
+    script.write_text(snippet("python"))
+    output = run([sys.executable, script], running,
+                 PYTHONPATH=os.path.join(ROOT, "clients", "python"),
+                 KVSIDECAR_LIBRARY=built("libkvsidecar-client.so"))
+    assert output.strip() == "2 pages back"
+
+
+def test_the_config_table_names_every_key():
+    keys = subprocess.run([built("kvsidecard"), "--print-default-config"], check=False,
+                          stdout=subprocess.PIPE, text=True).stdout
+    names = re.findall(r"^#? ?([a-z_]+) = ", keys, re.MULTILINE)
+    assert names, "kvsidecard --print-default-config names no key"
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    assert [name for name in names if f"`{name}`" not in text] == []
