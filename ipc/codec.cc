@@ -85,7 +85,7 @@ flatbuffers::Offset<flatbuffers::Vector<const Wire*>> structs_vector(Builder& bu
 }
 
 uint8_t key_bytes_field(const Keys& keys) {
-  KV_CHECK(keys.key_bytes <= kKeyBytesMax);
+  KV_CHECK(keys.key_bytes <= UINT8_MAX);
   return static_cast<uint8_t>(keys.key_bytes);
 }
 

@@ -86,8 +86,8 @@ Result<UniqueFd> connect_socket(const std::string& path, uint64_t deadline_ns) {
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
          0) {
     if (errno == EINTR && monotonic_ns() < deadline_ns) continue;
-    return os_error("connect to " + path, errno,
-                    errno == EACCES ? Code::kDenied : Code::kUnavailable);
+    return os_error("connect to " + path + " (check that kvsidecard runs and may be reached)",
+                    errno, errno == EACCES ? Code::kDenied : Code::kUnavailable);
   }
   const int flags = ::fcntl(socket.get(), F_GETFL);
   if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) != 0) {

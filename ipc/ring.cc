@@ -23,6 +23,13 @@ std::atomic<uint64_t>* word_at(const SessionMemory& memory, size_t index) {
   return reinterpret_cast<std::atomic<uint64_t>*>(memory.cells + sizeof(CellPage)) + index;
 }
 
+// Copies what a peer may be changing right now. The barrier keeps the compiler from reading the
+// shared bytes once more where the copy is meant.
+void copy_out(void* copy, const std::byte* shared, size_t bytes) {
+  std::memcpy(copy, shared, bytes);
+  asm volatile("" : : : "memory");
+}
+
 Status bad_record(const char* field, uint64_t value, const char* remedy) {
   return invalid(std::string("record head: ") + field + " is " + std::to_string(value) + "; " +
                  remedy);
@@ -72,6 +79,7 @@ SubmissionProducer::SubmissionProducer(const SessionMemory& memory) : memory_(me
 bool SubmissionProducer::push(RecordHead head, Bytes payload) {
   KV_CHECK(payload.size() <= kRequestBytesMax);
   const uint64_t consumed = memory_.info().consumed.load(std::memory_order_acquire);
+  if (consumed > position_) return false;
   if (position_ - consumed >= memory_.geometry.submission_cells) return false;
   std::byte* cell = submission_cell(memory_, position_);
   head.length = head.arena_offset = head.arena_length = 0;
@@ -110,15 +118,14 @@ Result<int> SubmissionConsumer::pop(RecordHead& head, std::byte* payload, uint32
   const uint64_t published = memory_.submission_head().published.load(std::memory_order_acquire);
   const uint64_t waiting = published - position_;
   if (waiting == 0) return 0;
-  // A position behind ours wraps to a huge number.
-  if (waiting > memory_.geometry.submission_cells) {
+  if (published < position_ || waiting > memory_.geometry.submission_cells) {
     return invalid("submission ring: published is " + std::to_string(published) +
                    " where the daemon has consumed " + std::to_string(position_) +
                    " of a ring of " + std::to_string(memory_.geometry.submission_cells) +
                    " cells; publish only records that lie in the ring");
   }
   const std::byte* cell = submission_cell(memory_, position_);
-  std::memcpy(&head, cell, sizeof head);
+  copy_out(&head, cell, sizeof head);
   const size_t arena_bytes = size_t{memory_.geometry.arena_blocks} * kArenaBlockBytes;
   if (Status checked = check_head(head, arena_bytes); !checked.ok()) return checked;
   const std::byte* source = cell + sizeof(RecordHead);
@@ -127,7 +134,7 @@ Result<int> SubmissionConsumer::pop(RecordHead& head, std::byte* payload, uint32
     source = memory_.submission + arena_start(memory_.geometry) + head.arena_offset;
     length = head.arena_length;
   }
-  std::memcpy(payload, source, length);
+  copy_out(payload, source, length);
   ++position_;
   return 1;
 }
@@ -145,8 +152,7 @@ CompletionProducer::CompletionProducer(const SessionMemory& memory) : memory_(me
 Result<bool> CompletionProducer::reserve(uint32_t cells) {
   const uint64_t consumed = memory_.cell_page().consumed.load(std::memory_order_acquire);
   const uint64_t unread = published_ - consumed;
-  // A position ahead of what was published wraps to a huge number.
-  if (unread > memory_.geometry.completion_cells) {
+  if (consumed > published_ || unread > memory_.geometry.completion_cells) {
     return invalid("completion ring: consumed is " + std::to_string(consumed) + " where " +
                    std::to_string(published_) + " cells were published in a ring of " +
                    std::to_string(memory_.geometry.completion_cells) +
