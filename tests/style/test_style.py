@@ -4,6 +4,7 @@
 Method: rules.py over every file of the tree, and over one small bad file for each rule.
 """
 import os
+import re
 
 import pytest
 
@@ -62,3 +63,16 @@ def test_each_rule_catches_a_breach(path, text, expected):
 ])
 def test_what_is_allowed_passes(path, text):
     assert rules.complaints(path, text.encode()) == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md"])
+def test_documents_name_files_that_exist(document):
+    with open(os.path.join(ROOT, document), encoding="utf-8") as file:
+        text = file.read()
+    paths = set(rules.walk(ROOT))
+    names = {os.path.basename(path) for path in paths}
+    missing = []
+    for named in re.findall(r"`(?:\./)?([\w/.-]+\.(?:cc|h|hpp|fbs|py|sh))`", text):
+        if named not in (paths if "/" in named else names):
+            missing.append(named)
+    assert not missing
