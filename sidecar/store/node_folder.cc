@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/store/node_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "sidecar/store/segment_format.h"
+
+namespace kvsidecar {
+namespace {
+
+// The whole of a small file; empty when there is none.
+Result<std::string> read_small(int directory, const char* name) {
+  UniqueFd fd(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) {
+    if (errno == ENOENT) return std::string();
+    return os_error(std::string("reading ") + name, errno);
+  }
+  char text[512];
+  const ssize_t got = ::pread(fd.get(), text, sizeof text, 0);
+  if (got < 0) return os_error(std::string("reading ") + name, errno);
+  return std::string(text, static_cast<size_t>(got));
+}
+
+Status write_all(int fd, const std::string& text) {
+  if (::ftruncate(fd, 0) != 0) return os_error("truncating", errno);
+  const ssize_t put = ::pwrite(fd, text.data(), text.size(), 0);
+  if (put != static_cast<ssize_t>(text.size()))
+    return os_error("writing", put < 0 ? errno : ENOSPC);
+  if (::fsync(fd) != 0) return os_error("fsync", errno);
+  return {};
+}
+
+// Replaces a small file as a whole: readers see the old text or the new one.
+Status replace_small(int directory, const std::string& name, const std::string& text) {
+  const std::string temporary = name + ".new";
+  UniqueFd fd(::openat(directory, temporary.c_str(),
+                       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return os_error("creating " + temporary, errno);
+  Status status = write_all(fd.get(), text);
+  if (!status.ok()) return status;
+  if (::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0)
+    return os_error("renaming " + temporary, errno);
+  if (::fsync(directory) != 0) return os_error("fsync of the folder", errno);
+  return {};
+}
+
+Result<UniqueFd> open_directory(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return os_error("opening folder " + path, errno);
+  return fd;
+}
+
+std::string field(const std::string& text, const std::string& name) {
+  const size_t at = text.find(name + " ");
+  if (at == std::string::npos) return {};
+  const size_t begin = at + name.size() + 1;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) return "?";
+  return name;
+}
+
+}  // namespace
+
+Result<Hash128> node_uuid(const std::string& state_directory) {
+  auto directory = open_directory(state_directory);
+  if (!directory) return directory.status();
+  auto text = read_small(directory->get(), "node");
+  if (!text) return text.status();
+  if (text->empty()) {
+    Hash128 made;
+    random_bytes(std::as_writable_bytes(std::span(&made, 1)));
+    Status status = replace_small(directory->get(), "node", to_hex(made) + "\n");
+    if (!status.ok()) return status;
+    return made;
+  }
+  const auto uuid = hash_from_hex(std::string_view(*text).substr(0, 32));
+  if (!uuid || (text->size() != 32 && text->substr(32) != "\n"))
+    return invalid(
+        "the node's uuid file " + state_directory +
+        "/node does not hold 32 hexadecimal digits; restore it, or remove it to start as "
+        "a new node with an empty store");
+  return *uuid;
+}
+
+Result<NodeFolder> NodeFolder::claim(const std::string& root, const std::string& state_directory,
+                                     uint32_t number) {
+  auto uuid = node_uuid(state_directory);
+  if (!uuid) return uuid.status();
+  NodeFolder folder;
+  folder.node_ = *uuid;
+  folder.path_ = root + "/" + to_hex(*uuid) + "." + std::to_string(number);
+  if (::mkdir(folder.path_.c_str(), 0700) != 0 && errno != EEXIST)
+    return os_error("store root " + root + ": making the node's folder", errno, Code::kInvalid);
+  auto directory = open_directory(folder.path_);
+  if (!directory) return directory.status();
+  folder.directory_ = directory.take();
+  Status status = folder.take_owner_file();
+  if (status.ok()) status = folder.take_epoch();
+  if (!status.ok()) return status;
+  return folder;
+}
+
+Status NodeFolder::take_owner_file() {
+  owner_ = UniqueFd(
+      ::openat(directory_.get(), "owner", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!owner_) return os_error("opening " + path_ + "/owner", errno);
+  const int locked = ::flock(owner_.get(), LOCK_EX | LOCK_NB);
+  const int lock_error = locked == 0 ? 0 : errno;
+  auto text = read_small(directory_.get(), "owner");
+  if (!text) return text.status();
+  const std::string node = field(*text, "node"), pid = field(*text, "pid"),
+                    host = field(*text, "host");
+  if (!node.empty() && node != to_hex(node_))
+    return Status(Code::kDenied,
+                  "store folder " + path_ + " belongs to node " + node + " and this is node " +
+                      to_hex(node_) +
+                      "; give this node another store root, or move the folder away");
+  if (lock_error == EWOULDBLOCK)
+    return Status(Code::kDenied,
+                  "store folder " + path_ + " is in use by the daemon with pid " + pid +
+                      " on host " + host + " (node " + node +
+                      "); stop that one, or give this one a state directory of its own");
+  // A file system without flock: the pid in the file is the best witness there is.
+  if (lock_error != 0 && host == host_name() && !pid.empty() && pid != std::to_string(getpid()) &&
+      ::access(("/proc/" + pid).c_str(), F_OK) == 0)
+    return Status(Code::kDenied, "store folder " + path_ + " names pid " + pid +
+                                     ", which is alive, and cannot be locked; stop that one first");
+  Status status = write_all(owner_.get(), "node " + to_hex(node_) + "\nhost " + host_name() +
+                                              "\npid " + std::to_string(getpid()) + "\n");
+  if (!status.ok())
+    return Status(status.code(), "store folder " + path_ + ": owner file: " + status.text());
+  return status;
+}
+
+Status NodeFolder::take_epoch() {
+  auto text = read_small(directory_.get(), "epoch");
+  if (!text) return text.status();
+  uint32_t highest = static_cast<uint32_t>(std::strtoul(text->c_str(), nullptr, 10));
+  // The files have a word too: the epoch file may have been lost.
+  const int listed = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (listed < 0) return os_error("listing " + path_, errno);
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(listed), ::closedir);
+  while (const dirent* entry = ::readdir(entries.get()))
+    highest = std::max(highest, static_cast<uint32_t>(segment_from_name(entry->d_name) >> 32));
+  KV_CHECK(highest != 0xffffffffu);
+  epoch_ = highest + 1;
+  Status status = replace_small(directory_.get(), "epoch", std::to_string(epoch_) + "\n");
+  if (!status.ok()) return Status(status.code(), "store folder " + path_ + ": " + status.text());
+  return status;
+}
+
+}  // namespace kvsidecar

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node's segment files as the store knows them: where each slot lies, and an open descriptor
+// for those in use. One owner (the store worker).
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ipc/os.h"
+#include "sidecar/store/store_parts.h"
+
+namespace kvsidecar {
+
+// A slot in 8 bytes: offsets are multiples of kSlotUnit. offset_units 0 = no page there (any more).
+struct SlotPlace {
+  uint32_t offset_units = 0, trailer_bytes = 0;
+};
+
+// Shared by the table and by I/O in flight: the descriptor closes when both have let go.
+struct SegmentFile {
+  uint64_t id = 0;
+  uint64_t page_bytes = 0;
+  uint64_t file_bytes = 0;  // counted in used_bytes
+  UniqueFd fd;
+  bool unlinked = false;
+  uint32_t live_pages = 0;
+  uint64_t last_use = 0;
+  std::vector<SlotPlace> slots;
+  std::vector<std::function<void(int error)>> waiting_for_open;
+
+  void set(uint32_t slot, uint64_t offset, uint32_t trailer_bytes);
+  bool clear(uint32_t slot);  // false: there was none
+  const SlotPlace* find(uint32_t slot) const;
+};
+using SegmentFilePtr = std::shared_ptr<SegmentFile>;
+
+class SegmentFiles {
+ public:
+  explicit SegmentFiles(StoreParts& parts, size_t open_max = 512);
+  SegmentFilePtr find(uint64_t id) const;  // null = unknown
+  SegmentFilePtr add(uint64_t id, uint64_t page_bytes);
+  // Calls `ready` with 0 once file->fd is open, or with the errno; at once where it is open.
+  void with_open(const SegmentFilePtr& file, bool patient, std::function<void(int error)> ready);
+  // Forgets the segment (its slots read as misses from here on) and unlinks the file. A file that
+  // is gone already counts as unlinked; one that can't be unlinked stays counted and is tried again
+  // with the next.
+  void unlink(uint64_t id, std::function<void(int error)> done);
+  void forget(uint64_t id);  // the file stays, but isn't ours
+  void set_file_bytes(SegmentFile& file, uint64_t bytes);
+  void count_opened() { ++opened_; }  // a descriptor that was opened elsewhere
+  size_t count() const { return files_.size(); }
+
+ private:
+  void close_idle();
+  void remove(const SegmentFilePtr& file, std::function<void(int error)> done);
+  StoreParts& parts_;
+  const size_t open_max_;
+  size_t opened_ = 0;
+  uint64_t uses_ = 0;
+  std::unordered_map<uint64_t, SegmentFilePtr> files_;
+  std::vector<SegmentFilePtr> left_over_;  // unlinked for us, but the files are still there
+};
+
+}  // namespace kvsidecar

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the pieces of a FileStore share. Owned by FileStore; the store worker's thread.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ipc/identity.h"
+#include "sidecar/env.h"
+#include "sidecar/store/bounce_pool.h"
+#include "sidecar/store/io_queue.h"
+#include "sidecar/store/store_log.h"
+
+namespace kvsidecar {
+
+class SegmentFiles;
+
+// Counters for metrics; written by the store worker, read by any thread.
+struct StoreCounters {
+  std::atomic<uint64_t> used_bytes{0}, segments{0};
+  std::atomic<uint64_t> bytes_written{0}, bytes_read{0};
+  std::atomic<uint64_t> write_errors{0}, read_errors{0}, no_space{0};
+  std::atomic<uint64_t> foreign_files{0}, bad_superblocks{0}, torn_entries{0}, cut_pages{0};
+  std::atomic<uint64_t> breaker_trips{0};
+  std::atomic<bool> breaker_open{false}, direct{false}, registered{false};
+};
+
+struct StoreParts {
+  Clock& clock;
+  StoreLog log;
+  Hash128 node;
+  std::string folder;
+  int folder_fd = -1;
+  uint32_t epoch = 0;
+  uint64_t segment_bytes = 0, stripe_bytes = 0;
+  IoQueue* io = nullptr;
+  BouncePool* bounce = nullptr;
+  SegmentFiles* files = nullptr;
+  StoreCounters* counters = nullptr;
+  // An I/O of a page ended: feeds the breaker and the error counters.
+  std::function<void(bool write, int error)> io_ended;
+  uint32_t next_sequence = 1;
+};
+
+}  // namespace kvsidecar
