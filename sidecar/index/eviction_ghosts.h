@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Use counts of pages that were evicted, keyed by a 32-bit tag of the page. A bounded set of hints:
+// sets of sixteen, each first in, first out; two pages may share an entry. Owned by Eviction, same
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace kvsidecar {
+
+class Ghosts {
+ public:
+  static constexpr uint32_t kPerSlot = 4;  // entries of 4 bytes for each slot of the pool
+
+  explicit Ghosts(uint32_t slots_max) { resize(slots_max); }
+  // Forgets all when the number of slots has grown by half since the last time, else nothing.
+  void resize(uint32_t slots_max);
+
+  // Remembers an evicted page.
+  void add(uint32_t tag, uint8_t uses);
+  // The page was wanted while it was away: counts one use, once until it is taken. Returns the uses
+  // it now has; 0 when it isn't known.
+  uint8_t miss(uint32_t tag);
+  // The page comes back: forgets the entry and returns its uses, this one included; 0 when unknown.
+  uint8_t take(uint32_t tag);
+
+  size_t memory_bytes() const { return entries_.size() * sizeof(Entry); }
+
+ private:
+  static constexpr uint32_t kWays = 16;
+  struct Entry {
+    uint32_t tag : 23;  // low bits; the high ones choose the set
+    uint32_t missed : 1;
+    uint32_t uses : 8;
+  };
+  static_assert(sizeof(Entry) == 4);
+  static constexpr uint32_t kTagMask = (1u << 23) - 1;
+
+  Entry* set_of(uint32_t tag);
+  Entry* find(uint32_t tag);
+
+  uint32_t sets_ = 0;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace kvsidecar
