@@ -21,15 +21,6 @@ std::string range_text(const MemoryHandle& handle) {
   return "offset " + std::to_string(handle.offset) + " + bytes " + std::to_string(handle.bytes);
 }
 
-// Where the first hole at or after `offset` is; the end of the file counts as one. The client's
-// file position is put back: the file description is shared with it.
-uint64_t first_hole(int fd, uint64_t offset) {
-  const off_t position = ::lseek(fd, 0, SEEK_CUR);
-  const off_t hole = ::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE);
-  if (position >= 0) (void)::lseek(fd, position, SEEK_SET);
-  return hole < 0 ? kFileBytesMax : static_cast<uint64_t>(hole);
-}
-
 Status check_fields(const MemoryHandle& handle) {
   if (handle.kind != MemoryKind::kHostFd)
     return invalid("region kind is " + std::to_string(static_cast<int>(handle.kind)) +
@@ -45,17 +36,17 @@ Status check_fields(const MemoryHandle& handle) {
 Status check_file(const MemoryHandle& handle) {
   const Result<FileFacts> facts = file_facts(handle.fd.get());
   if (!facts)
-    return invalid("region fd can't be used: " + facts.status().text() +
-                   "; pass a memfd or a file in /dev/shm");
+    return invalid("region fd: " + facts.status().text());
   const uint64_t end = handle.offset + handle.bytes;
   if (facts->bytes < end)
     return invalid("region " + range_text(handle) + " ends beyond the file's " +
                    std::to_string(facts->bytes) + " bytes; extend the file or register less");
-  // SEEK_HOLE finds a hole in the range, the block count a file system that can't tell holes.
-  if (facts->allocated_bytes < handle.bytes || first_hole(handle.fd.get(), handle.offset) < end)
+  // The whole file: which of its pages are missing can't be seen (on tmpfs SEEK_HOLE takes pages
+  // that are allocated but were never written for holes).
+  if (facts->allocated_bytes < facts->bytes)
     return invalid("region fd is sparse (" + std::to_string(facts->allocated_bytes) + " of " +
                    std::to_string(facts->bytes) +
-                   " bytes allocated); allocate its blocks with fallocate before registering");
+                   " bytes allocated); allocate the whole file with fallocate first");
   return {};
 }
 

@@ -25,7 +25,7 @@ class HostDevice final : public Device {
 
   const char* name() const override { return "host"; }
   // kInvalid (a sentence: field, value, remedy) when the handle isn't a file of that size with all
-  // blocks of the range allocated, or can't be mapped. Each import is a mapping of its own.
+  // its blocks allocated, or can't be mapped. Each import is a mapping of its own.
   Result<std::unique_ptr<Region>> import(MemoryHandle handle) override;
   Status echo(Region& region, uint64_t offset, uint64_t expected, uint64_t answer) override;
   void close(std::unique_ptr<Region> region) override;
