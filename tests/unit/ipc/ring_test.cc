@@ -5,8 +5,7 @@
 // that sleep on the real eventfd.
 #include "ipc/ring.h"
 
-#include <poll.h>
-
+#include <algorithm>
 #include <thread>
 
 #include "tests/unit/ipc/ipc_fixture.h"
@@ -52,7 +51,7 @@ class Rings : public ::testing::Test {
     EXPECT_EQ(head.request, request);
     const auto wanted = payload_of(request, bytes);
     ASSERT_EQ(length, bytes);
-    EXPECT_EQ(std::memcmp(payload, wanted.data(), bytes), 0);
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), payload));
   }
   void expect_empty() {
     const auto got = consumer.pop(head, payload, length);
