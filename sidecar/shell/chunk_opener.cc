@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/shell/chunk_opener.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "sidecar/shell/log.h"
+
+namespace kvsidecar {
+namespace {
+
+constexpr uint64_t kRetryNs = 5'000'000'000;
+
+struct ChunkJob {
+  Result<Chunk> chunk = Status(Code::kInternal, "not opened");
+  UniqueFd lock;
+};
+
+// Two daemons with one host_pool.name would write into each other's pages.
+Status lock_chunk(const std::string& path, UniqueFd& lock) {
+  lock = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!lock) return os_error("open " + path, errno);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  if (errno != EWOULDBLOCK) return os_error("lock " + path, errno);
+  return {Code::kBusy,
+          path + " belongs to another kvsidecard; give this one another host_pool.name"};
+}
+
+}  // namespace
+
+ChunkOpener::ChunkOpener(const ChunkPlan& plan, Reaper& reaper, Clock& clock, FaultPoints& faults,
+                         Ready ready)
+    : plan_(plan),
+      reaper_(reaper),
+      clock_(clock),
+      faults_(faults),
+      ready_(std::move(ready)),
+      planned_(static_cast<uint32_t>(plan.pool_bytes / plan.chunk_bytes)) {}
+
+bool ChunkOpener::step() {
+  bool busy = false;
+  std::unique_ptr<Errand> errand;
+  while (reaper_.poll(errand)) {
+    errand->finish();
+    busy = true;
+  }
+  if (!away_ && !done() && clock_.now_ns() >= next_try_ns_) start_next();
+  return busy;
+}
+
+void ChunkOpener::start_next() {
+  auto job = std::make_shared<ChunkJob>();
+  auto run = [job, plan = plan_, number = opened_, faults = &faults_] {
+    job->chunk = open_chunk(plan, number, *faults);
+    if (!job->chunk) return;
+    if (Status status = lock_chunk(job->chunk->path, job->lock); !status.ok()) {
+      close_chunk(*job->chunk);
+      job->chunk = status;
+    }
+  };
+  auto finish = [this, job] { arrived(std::move(job->chunk), std::move(job->lock)); };
+  away_ = reaper_.submit(make_errand(std::move(run), std::move(finish)));
+}
+
+void ChunkOpener::arrived(Result<Chunk> chunk, UniqueFd lock) {
+  away_ = false;
+  if (!chunk) {
+    next_try_ns_ = clock_.now_ns() + kRetryNs;
+    log_event(LogLevel::kError, "chunk_failed",
+              {{"number", opened_}, {"text", chunk.status().text()}});
+    return;
+  }
+  ++opened_;
+  locks_.push_back(std::move(lock));
+  ready_(chunk->memory, chunk->existed);
+  log_event(LogLevel::kInfo, "chunk_ready",
+            {{"path", chunk->path},
+             {"bytes", chunk->memory.size()},
+             {"adopted", chunk->existed ? "yes" : "no"},
+             {"chunks", opened_},
+             {"planned", planned_}});
+}
+
+}  // namespace kvsidecar

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/shell/config.h"
+
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cctype>
+#include <thread>
+
+#include "ipc/identity.h"
+
+namespace kvsidecar {
+namespace {
+
+Status check_paths(const Config& config) {
+  const std::pair<const char*, const std::string*> paths[] = {
+      {"daemon.runtime_dir", &config.runtime_dir},
+      {"daemon.state_dir", &config.state_dir},
+      {"daemon.socket", &config.socket},
+      {"host_pool.directory", &config.pool_directory}};
+  for (const auto& [key, path] : paths)
+    if (path->empty() || path->front() != '/')
+      return invalid(std::string(key) + " = \"" + *path + "\" must be an absolute path");
+  if (config.socket.size() >= sizeof(sockaddr_un::sun_path))
+    return invalid("daemon.socket = \"" + config.socket + "\" has " +
+                   std::to_string(config.socket.size()) + " bytes, a socket's path takes " +
+                   std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
+                   "; choose a shorter daemon.socket or daemon.runtime_dir");
+  return {};
+}
+
+Status check_pool(const Config& config) {
+  if (config.span_bytes % 4096 != 0)
+    return invalid("host_pool.span_bytes = " + std::to_string(config.span_bytes) +
+                   " must be a multiple of 4KiB");
+  if (config.chunk_bytes % config.span_bytes != 0)
+    return invalid(
+        "host_pool.chunk_bytes = " + std::to_string(config.chunk_bytes) +
+        " must be a multiple of host_pool.span_bytes = " + std::to_string(config.span_bytes));
+  if (config.pool_bytes != kAuto && config.pool_bytes % config.chunk_bytes != 0)
+    return invalid("host_pool.bytes = " + std::to_string(config.pool_bytes) +
+                   " must be a multiple of host_pool.chunk_bytes = " +
+                   std::to_string(config.chunk_bytes) + ", or \"auto\"");
+  const std::string& name = config.pool_name;
+  const bool good = !name.empty() && name.size() <= 32 &&
+                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                      return std::islower(c) || std::isdigit(c) || c == '-';
+                    });
+  if (!good)
+    return invalid("host_pool.name = \"" + name +
+                   "\" must be 1 to 32 of a-z, 0-9 and '-'; or leave it out");
+  return {};
+}
+
+Status check_store(const Config& config) {
+  if (config.store_kind == StoreKind::kFile && config.store_root.empty())
+    return invalid("store.kind = \"file\" needs store.root: name the directory for the pages");
+  if (config.store_kind != StoreKind::kFile) return {};
+  if (config.store_root.front() != '/')
+    return invalid("store.root = \"" + config.store_root + "\" must be an absolute path");
+  const uint64_t capacity = config.limits.store_capacity_bytes;
+  if (capacity != kAuto && capacity < 2 * config.segment_bytes)
+    return invalid("store.capacity_bytes = " + std::to_string(capacity) +
+                   " must be at least two segments of store.segment_bytes = " +
+                   std::to_string(config.segment_bytes));
+  return {};
+}
+
+}  // namespace
+
+std::string pool_name_for(const std::string& runtime_dir) {
+  const Hash128 hash = namespace_id(std::as_bytes(std::span(runtime_dir)));
+  return to_hex(hash).substr(0, 12);
+}
+
+Result<Config> finish_config(Config config) {
+  while (config.runtime_dir.size() > 1 && config.runtime_dir.back() == '/')
+    config.runtime_dir.pop_back();
+  if (config.socket.empty()) config.socket = config.runtime_dir + "/kvsidecar.sock";
+  if (config.pool_name.empty()) config.pool_name = pool_name_for(config.runtime_dir);
+  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  if (config.copy_threads == 0) config.copy_threads = std::clamp(cores / 4, 1u, 8u);
+  if (config.hash_threads == 0) config.hash_threads = std::clamp(cores / 8, 1u, 4u);
+  if (config.store_kind == StoreKind::kAuto)
+    config.store_kind = config.store_root.empty() ? StoreKind::kNone : StoreKind::kFile;
+  if (config.store_kind == StoreKind::kNone) config.limits.store_capacity_bytes = 0;
+  if (Status status = check_paths(config); !status.ok()) return status;
+  if (Status status = check_pool(config); !status.ok()) return status;
+  if (Status status = check_store(config); !status.ok()) return status;
+  return config;
+}
+
+}  // namespace kvsidecar

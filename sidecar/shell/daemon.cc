@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/shell/daemon.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ipc/identity.h"
+#include "sidecar/digest.h"
+#include "sidecar/shell/daemon_parts.h"
+#include "sidecar/shell/log.h"
+#include "sidecar/shell/sd_notify.h"
+
+namespace kvsidecar {
+namespace {
+
+constexpr uint64_t kMillisecondNs = 1'000'000;
+constexpr uint64_t kSleepCapNs = 50 * kMillisecondNs;
+constexpr uint64_t kHousekeepingNs = kMillisecondNs;  // sockets and signals, while busy
+constexpr uint64_t kSnapshotNs = 200 * kMillisecondNs;
+constexpr uint64_t kTakeDownNs = 5'000 * kMillisecondNs;
+// What a predecessor's direct I/O may still do after its process is gone: the kernel's own time
+// limit for a command to a disk.
+constexpr uint64_t kPredecessorIoNs = 30'000 * kMillisecondNs;
+
+}  // namespace
+
+void DaemonEventLog::event(const char* name, const std::string& fields) {
+  const std::string_view text = name;
+  const bool bad = text.find("fail") != std::string_view::npos ||
+                   text.find("hostile") != std::string_view::npos ||
+                   text.find("corrupt") != std::string_view::npos;
+  log_line(bad ? LogLevel::kWarning : LogLevel::kInfo, name, fields);
+}
+
+Daemon::Daemon(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Daemon::~Daemon() = default;
+
+void Daemon::State::leave_snapshot() {
+  MetricsSnapshot now;
+  now.gauges = conductor->gauges();
+  now.epoch = epoch;
+  now.chunks = chunks->opened();
+  now.chunks_planned = chunks->planned();
+  now.draining = drain_until_ns != 0;
+  metrics.leave_snapshot(now);
+}
+
+void Daemon::State::read_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals.get(), &info, sizeof info) == sizeof info) {
+    const uint64_t now_ns = clock.now_ns();
+    if (drain_until_ns != 0) {
+      drain_until_ns = now_ns;  // asked twice: no more waiting
+      continue;
+    }
+    drain_until_ns = now_ns + config.drain_timeout_ns;
+    log_event(
+        LogLevel::kInfo, "draining",
+        {{"signal", info.ssi_signo}, {"timeout_ms", config.drain_timeout_ns / kMillisecondNs}});
+    sd_notify("STOPPING=1\nSTATUS=draining");
+    listener->drain();
+    conductor->drain();
+  }
+}
+
+void Daemon::State::tell_predecessor_gone(uint64_t now_ns) {
+  // Slots are quarantined as chunks come in, so the last one must be in first.
+  if (predecessor_told || !chunks->done()) return;
+  if (store.store && now_ns - started_ns < kPredecessorIoNs) return;
+  if (!runtime_dir->predecessor_gone()) return;
+  predecessor_told = true;
+  conductor->predecessor_gone();
+}
+
+void Daemon::State::housekeep(uint64_t now_ns) {
+  housekeeping_ns = now_ns + kHousekeepingNs;
+  listener->step();
+  chunks->step();
+  read_signals();
+  if (now_ns < snapshot_ns) return;
+  snapshot_ns = now_ns + kSnapshotNs;
+  tell_predecessor_gone(now_ns);
+  leave_snapshot();
+  log_suppressed();
+  const uint64_t interval_ns = sd_watchdog_interval_ns();
+  if (interval_ns == 0 || now_ns < watchdog_ns) return;
+  watchdog_ns = now_ns + std::min(interval_ns, uint64_t{1'000'000'000});
+  sd_notify("WATCHDOG=1");
+}
+
+void Daemon::State::sleep(uint64_t now_ns) {
+  waker.announce();
+  conductor->announce_sleep(true);
+  if (!conductor->has_work()) {
+    const uint64_t next_ns = std::min(
+        {conductor->next_deadline_ns(), listener->next_deadline_ns(), now_ns + kSleepCapNs});
+    const uint64_t wait_ns = next_ns <= now_ns ? 0 : next_ns - now_ns;
+    const timespec wait{static_cast<time_t>(wait_ns / 1'000'000'000),
+                        static_cast<long>(wait_ns % 1'000'000'000)};
+    pollfd waited[] = {
+        {listener->fd(), POLLIN, 0}, {waker.fd(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
+    ::ppoll(waited, 3, &wait, nullptr);
+    // Kicks lie behind the listener's epoll: they must be taken before the next sleep.
+    if ((waited[0].revents | waited[1].revents | waited[2].revents) != 0) housekeeping_ns = 0;
+  }
+  conductor->announce_sleep(false);
+  waker.retire();
+}
+
+void Daemon::State::turn() {
+  progress.bump();
+  const bool busy = conductor->step();
+  const uint64_t now_ns = clock.now_ns();
+  if (now_ns >= housekeeping_ns) housekeep(now_ns);
+  if (busy)
+    idle->worked();
+  else if (idle->should_sleep(now_ns))
+    sleep(now_ns);
+}
+
+bool Daemon::State::take_down() {
+  listener->hang_up_all();
+  const uint64_t until_ns = clock.now_ns() + kTakeDownNs;
+  while (!(conductor->quiet() && chunks->idle()) && clock.now_ns() < until_ns) turn();
+  const bool quiet = conductor->quiet() && chunks->idle();
+  http.reset();
+  if (quiet) {
+    threads.clear();
+    return true;
+  }
+  log_event(LogLevel::kError, "stopped_in_flight", {{"status", conductor->status_json()}});
+  return false;
+}
+
+int Daemon::run() {
+  State& s = *state_;
+  s.started_ns = s.clock.now_ns();
+  log_event(LogLevel::kInfo, "started",
+            {{"epoch", s.epoch},
+             {"socket", s.config.socket},
+             {"pool", s.config.pool_name},
+             {"pool_bytes", s.config.pool_bytes},
+             {"store", s.store.store ? s.store.store->describe() : "none"},
+             {"metrics_port", s.http ? s.http->port() : 0},
+             {"copy_threads", s.config.copy_threads},
+             {"digest", digest_variant()},
+             {"predecessor", s.runtime_dir->predecessor_pid()}});
+  sd_notify("READY=1\nSTATUS=serving");
+  while (s.drain_until_ns == 0 || (!s.conductor->drained() && s.clock.now_ns() < s.drain_until_ns))
+    s.turn();
+  const bool drained = s.conductor->drained();
+  const bool quiet = s.take_down();
+  log_event(LogLevel::kInfo, "stopped", {{"drained", drained ? "yes" : "no"}});
+  // Memory that a worker may still write must not be freed: the process ends with it instead.
+  if (!quiet) {
+    s.listener.reset();
+    ::_exit(0);
+  }
+  return 0;
+}
+
+}  // namespace kvsidecar

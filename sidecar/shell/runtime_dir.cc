@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/shell/runtime_dir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+
+#include "sidecar/shell/allow_rules.h"
+
+namespace kvsidecar {
+namespace {
+
+std::string read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// A directory made here is passable for the clients' group, as the packaged one is.
+void give_to_client_group(const std::string& path) {
+  const std::optional<uint32_t> gid = client_group();
+  if (gid) (void)!::chown(path.c_str(), static_cast<uid_t>(-1), *gid);
+}
+
+Status make_directory(const std::string& path) {
+  const bool made = ::mkdir(path.c_str(), 0750) == 0;
+  if (made) give_to_client_group(path);
+  if (made || errno == EEXIST) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) return os_error("stat " + path, errno);
+    if (!S_ISDIR(facts.st_mode))
+      return invalid("daemon.runtime_dir = \"" + path + "\" is no directory; choose another");
+    return {};
+  }
+  return os_error("daemon.runtime_dir = \"" + path + "\" can't be made", errno, Code::kInvalid);
+}
+
+}  // namespace
+
+RuntimeDir::Identity RuntimeDir::identity_of(int pid) {
+  Identity identity{pid, 0, read_line("/proc/sys/kernel/random/boot_id")};
+  const std::string stat = read_line("/proc/" + std::to_string(pid) + "/stat");
+  // Field 22 is the start time; the command in field 2 may hold anything but ends with the last
+  // ')'.
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string field;
+  for (int i = 3; i <= 22 && (fields >> field); ++i)
+    if (i == 22) identity.start_ticks = std::strtoull(field.c_str(), nullptr, 10);
+  return identity;
+}
+
+RuntimeDir::Identity RuntimeDir::read_identity(int fd) {
+  char text[256] = {};
+  const ssize_t bytes = ::pread(fd, text, sizeof text - 1, 0);
+  Identity identity;
+  if (bytes <= 0) return identity;
+  std::istringstream fields(text);
+  fields >> identity.pid >> identity.start_ticks >> identity.boot_id;
+  return identity;
+}
+
+Result<RuntimeDir> RuntimeDir::claim(const std::string& path) {
+  if (Status status = make_directory(path); !status.ok()) return status;
+  RuntimeDir dir;
+  dir.path_ = path;
+  const std::string file = path + "/kvsidecard.pid";
+  dir.lock_ = UniqueFd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!dir.lock_) return os_error("open " + file, errno, Code::kInvalid);
+  if (::flock(dir.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return os_error("lock " + file, errno);
+    return Status(Code::kBusy, "another kvsidecard (pid " +
+                                   std::to_string(read_identity(dir.lock_.get()).pid) +
+                                   ") has daemon.runtime_dir = \"" + path +
+                                   "\"; stop it, or give this one a directory of its own");
+  }
+  dir.predecessor_ = read_identity(dir.lock_.get());
+  const Identity own = identity_of(::getpid());
+  const std::string text =
+      std::to_string(own.pid) + " " + std::to_string(own.start_ticks) + " " + own.boot_id + "\n";
+  if (::pwrite(dir.lock_.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
+      ::ftruncate(dir.lock_.get(), static_cast<off_t>(text.size())) != 0)
+    return os_error("write " + file, errno);
+  return dir;
+}
+
+bool RuntimeDir::predecessor_gone() const {
+  if (predecessor_.pid <= 0) return true;
+  const Identity now = identity_of(predecessor_.pid);
+  return now.start_ticks == 0 || now.start_ticks != predecessor_.start_ticks ||
+         now.boot_id != predecessor_.boot_id;
+}
+
+}  // namespace kvsidecar
