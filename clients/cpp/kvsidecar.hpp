@@ -50,36 +50,42 @@ class Client {
     args.struct_size = sizeof args;
     args.fields = &fields;
     kvs_namespace ns = 0;
-    return made(kvs_attach(c(), &args, &ns), ns);
+    const kvs_status status = kvs_attach(c(), &args, &ns);
+    return made(status, ns);
   }
   Expected<kvs_layout> register_layout(uint32_t blocks, std::span<const kvs_layout_run> runs,
                                        uint64_t timeout_ns = 0) {
     kvs_layout layout = 0;
-    return made(kvs_layout_register(c(), blocks, runs.data(), runs.size(), timeout_ns, &layout),
-                layout);
+    const kvs_status status =
+        kvs_layout_register(c(), blocks, runs.data(), runs.size(), timeout_ns, &layout);
+    return made(status, layout);
   }
 
   Expected<Op> lookup(const Lookup& l) {
     const kvs_lookup_args args{sizeof args, l.keys,     l.pools.begin(), l.pools.size(),
                                l.ticket,    l.lease_ms, l.prefetch,      l.timeout_ns};
     kvs_op op = 0;
-    return begun(kvs_lookup(c(), &args, &op), op);
+    const kvs_status status = kvs_lookup(c(), &args, &op);
+    return begun(status, op);
   }
   Expected<Op> put(const Transfer& transfer) {
     const kvs_transfer_args args = transfer.args();
     kvs_op op = 0;
-    return begun(kvs_put(c(), &args, &op), op);
+    const kvs_status status = kvs_put(c(), &args, &op);
+    return begun(status, op);
   }
   Expected<Op> get(const Transfer& transfer) {
     const kvs_transfer_args args = transfer.args();
     kvs_op op = 0;
-    return begun(kvs_get(c(), &args, &op), op);
+    const kvs_status status = kvs_get(c(), &args, &op);
+    return begun(status, op);
   }
   // For the calls of kvsidecar_ops.h that have no method here: Op of what `call` has begun.
   template <typename Call>
   Expected<Op> begin(Call&& call) {
     kvs_op op = 0;
-    return begun(call(c(), &op), op);
+    const kvs_status status = call(c(), &op);
+    return begun(status, op);
   }
 
  private:
