@@ -38,9 +38,7 @@ class Writer {
   std::byte* at_;
 };
 
-Status corrupt(const char* what) {
-  return {Code::kCorrupt, std::string("page record: ") + what};
-}
+Status corrupt(const char* what) { return {Code::kCorrupt, std::string("page record: ") + what}; }
 
 }  // namespace
 
@@ -107,6 +105,15 @@ Result<PageRecord> decode_record(Bytes bytes) {
   at += head.key_bytes;
   record.description.assign(at, at + head.description_bytes);
   return record;
+}
+
+Bytes record_key(Bytes bytes) {
+  Head head;
+  if (bytes.size() < sizeof head) return {};
+  std::memcpy(&head, bytes.data(), sizeof head);
+  const uint64_t begin = sizeof head + uint64_t{head.parts} * sizeof(uint64_t);
+  if (begin > bytes.size() || head.key_bytes > bytes.size() - begin) return {};
+  return bytes.subspan(begin, head.key_bytes);
 }
 
 }  // namespace kvsidecar

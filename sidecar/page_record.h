@@ -30,5 +30,7 @@ size_t record_bytes(const PageRecord&);
 void encode_record(const PageRecord& record, std::span<std::byte> out);
 // kCorrupt when the bytes aren't a whole, self-consistent record. Never reads past `bytes`.
 Result<PageRecord> decode_record(Bytes bytes);
+// The key of an encoded record, in place and without its check; empty when the lengths don't fit.
+Bytes record_key(Bytes bytes);
 
 }  // namespace kvsidecar

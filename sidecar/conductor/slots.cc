@@ -6,6 +6,8 @@
 namespace kvsidecar {
 namespace {
 
+constexpr int kWritesPerReclaim = 16;  // at_eviction: a reclaim may offer a thousand slots
+
 void grow_to(std::vector<EntryId>& owners, size_t index) {
   if (owners.size() <= index) owners.resize(index + index / 4 + 4096, kNoEntry);
 }
@@ -38,11 +40,13 @@ bool reclaim(World& world, const SlotShape& shape) {
   const auto evict_slot = [&world](SlotId slot) { evict(world, slot); };
   if (world.limits.admission == Admission::kAtEviction && world.parts.store != nullptr) {
     // Pages that were never written get their chance first: they are queued and stay for now.
-    const auto written = [&world](SlotId slot) {
+    int queued = 0;
+    const auto written = [&world, &queued](SlotId slot) {
       if (!may_go(world, slot)) return false;
       const PageEntry& page = world.index[world.slot_entries[slot]];
       if (page.segment != kNowhere) return true;
-      if ((page.flags & kWriteQueued) == 0) queue_write(world, world.slot_entries[slot]);
+      const bool queue = (page.flags & kWriteQueued) == 0 && queued < kWritesPerReclaim;
+      if (queue && queue_write(world, world.slot_entries[slot])) ++queued;
       return false;
     };
     if (world.parts.pool->reclaim(shape, written, evict_slot)) return true;

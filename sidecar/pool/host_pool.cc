@@ -91,7 +91,8 @@ void HostPool::add_chunk(std::span<std::byte> memory) {
   State& s = *state_;
   const uint32_t first = s.add_spans(memory);
   const uint32_t count = s.map.spans() - first;
-  for (uint32_t span = first; span < first + count; ++span) s.table.clear_header(s.spans[span].memory);
+  for (uint32_t span = first; span < first + count; ++span)
+    s.table.clear_header(s.spans[span].memory);
   s.make_empty(first, count);
 }
 
@@ -162,7 +163,9 @@ void HostPool::missed(const SlotShape& shape, const PageAccess& access) {
   if (State::Shape* const known = state_->find_shape(shape)) known->eviction.missed(access);
 }
 
-std::byte* HostPool::bytes(SlotId slot) const { return state_->slot_memory(state_->slot_ref(slot)); }
+std::byte* HostPool::bytes(SlotId slot) const {
+  return state_->slot_memory(state_->slot_ref(slot));
+}
 
 uint64_t HostPool::slot_bytes(SlotId slot) const {
   return state_->slot_ref(slot).shape.shape.slot_bytes;
@@ -178,6 +181,15 @@ Result<PageRecord> HostPool::record(SlotId slot) const {
   if (entry.state != SlotState::kFull)
     return Status{Code::kCorrupt, "slot table: the entry of a full slot has changed"};
   return std::move(*entry.record);
+}
+
+Bytes HostPool::key(SlotId slot) const {
+  State& s = *state_;
+  const State::SlotRef p = s.slot_ref(slot);
+  KV_CHECK(p.run.slots[p.slot].use == State::Use::kFull);
+  const Bytes entry(s.spans[p.run.head].memory + entry_offset(p.shape.shape, p.slot),
+                    p.shape.shape.entry_bytes);
+  return record_key(entry.subspan(kEntryHeadBytes));
 }
 
 HostPool::Usage HostPool::usage() const {
