@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completions: from cells of the ring to what an operation answers, and what becomes of answers that
-// nobody waits for any more.
+// Completions: from cells of the ring to what an operation answers, and what becomes of answers
+// that nobody waits for any more.
 #include <algorithm>
 
 #include "clients/cpp/core.h"
@@ -71,8 +71,7 @@ void Core::answer_items(Operation& op, const Record& record, const CompletionHea
   }
 }
 
-void Core::answer_lookup(Operation& op, Record& record, const CompletionHead& head,
-                         Bytes payload) {
+void Core::answer_lookup(Operation& op, Record& record, const CompletionHead& head, Bytes payload) {
   if (static_cast<Code>(head.status) != Code::kOk) {
     op.items.clear();
     op.restorable.clear();

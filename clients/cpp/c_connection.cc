@@ -22,9 +22,9 @@ std::string program_name() {
 Options to_options(const kvs_options& in) {
   Options out;
   const char* environment = std::getenv("KVSIDECAR_SOCKET");
-  out.socket_path = in.socket_path != nullptr  ? in.socket_path
-                    : environment != nullptr   ? environment
-                                               : "/run/kvsidecar/kvsidecar.sock";
+  out.socket_path = in.socket_path != nullptr ? in.socket_path
+                    : environment != nullptr  ? environment
+                                              : "/run/kvsidecar/kvsidecar.sock";
   out.name = in.name != nullptr ? in.name : program_name();
   out.connect_timeout_ns = or_default(in.connect_timeout_ns, 2000 * kMillisecond);
   out.default_timeout_ns = or_default(in.default_timeout_ns, 1000 * kMillisecond);

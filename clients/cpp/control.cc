@@ -97,8 +97,7 @@ Status Client::attach(NamespaceObject object, uint64_t timeout_ns, uint64_t& id)
   Lock lock(mutex_);
   const bool turn = take_turn(lock, until_ns);
   id = ++core_.objects.last_id;
-  NamespaceObject& space =
-      core_.objects.namespaces.emplace(id, std::move(object)).first->second;
+  NamespaceObject& space = core_.objects.namespaces.emplace(id, std::move(object)).first->second;
   Status status = unavailable("the client is still registering after a reconnect");
   if (turn) status = make_namespace(lock, space, until_ns);
   if (turn) end_turn();
@@ -136,8 +135,8 @@ Status Client::make_region(Lock& lock, RegionObject& region, uint64_t until_ns) 
   request.echo_offset = region.echo_offset;
   auto& word = *reinterpret_cast<std::atomic<uint64_t>*>(region.echo);
   word.store(request.nonce, std::memory_order_seq_cst);
-  Status sent = send_region_fd(core_.current->connection.socket.get(), request.token,
-                               region.fd.get());
+  Status sent =
+      send_region_fd(core_.current->connection.socket.get(), request.token, region.fd.get());
   if (!sent.ok()) return unavailable(sent.text());
   Encoded encoded;
   encode(request, encoded);
@@ -150,8 +149,9 @@ Status Client::make_region(Lock& lock, RegionObject& region, uint64_t until_ns) 
   if (!answer.status.ok()) return answer.status;
   if (word.load(std::memory_order_seq_cst) != answer.value || answer.value == request.nonce) {
     (void)drop(lock, answer.handle, until_ns);
-    return {Code::kStaleMapping, "region: the daemon's echo did not arrive in this memory; is base "
-                                 "a shared mapping of fd at offset?"};
+    return {Code::kStaleMapping,
+            "region: the daemon's echo did not arrive in this memory; is base "
+            "a shared mapping of fd at offset?"};
   }
   region.handle = answer.handle;
   return {};
@@ -204,8 +204,8 @@ Status Client::unregister_layout(uint64_t id, uint64_t timeout_ns) {
 Status Client::create_fence(uint64_t& fence) {
   Lock lock(mutex_);
   Objects& objects = core_.objects;
-  const uint32_t words = core_.current ? core_.current->memory.geometry.fences
-                                       : kDefaultGeometry.fences;
+  const uint32_t words =
+      core_.current ? core_.current->memory.geometry.fences : kDefaultGeometry.fences;
   size_t word = 0;
   while (word < objects.fence_used.size() && objects.fence_used[word]) ++word;
   if (word >= words)

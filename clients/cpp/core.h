@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations and links: what is sent, answered, withdrawn and finished. No thread, no clock, no
-// socket of its own: every call is made under the client's mutex with the time given. feed.cc sends,
-// answers.cc takes completions in, settle.cc ends what is late, cancelled or lost.
+// socket of its own: every call is made under the client's mutex with the time given. feed.cc
+// sends, answers.cc takes completions in, settle.cc ends what is late, cancelled or lost.
 #pragma once
 #include <functional>
 #include <set>
@@ -30,9 +30,9 @@ class Core {
 
   // Gives up what can be given up. free_items: null, or one byte an item.
   void cancel(Operation& op, uint64_t now_ns, uint8_t* free_items);
-  bool revoke(Operation& op, uint32_t item);  // true: its memory is the engine's
+  bool revoke(Operation& op, uint32_t item);            // true: its memory is the engine's
   void finish_revoked(Operation& op, uint64_t now_ns);  // after revoke(): when nothing is left
-  bool erase(Operation& op, uint64_t now_ns);  // false: a get of it is being copied
+  bool erase(Operation& op, uint64_t now_ns);           // false: a get of it is being copied
 
   // The link has hung up (dead = false) or its daemon is dead. Its operations end UNAVAILABLE, but
   // for gets that a living daemon is copying.
@@ -45,11 +45,11 @@ class Core {
   uint64_t progress(const Operation& op);
   void forget_event(Operation& op);
 
-  std::shared_ptr<Link> current;               // null: not connected
-  std::vector<std::shared_ptr<Link>> fading;   // lost, but something of theirs is still held
+  std::shared_ptr<Link> current;              // null: not connected
+  std::vector<std::shared_ptr<Link>> fading;  // lost, but something of theirs is still held
   Objects objects;
-  std::list<kvs_event> events;                 // not reported yet
-  uint64_t changes = 0;                        // operations finished or overdue so far
+  std::list<kvs_event> events;  // not reported yet
+  uint64_t changes = 0;         // operations finished or overdue so far
 
   // Staging: made by the client at first need, registered on every link.
   StagingSpace staging{0};

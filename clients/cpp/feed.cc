@@ -40,9 +40,7 @@ void Core::enqueue(Operation& op, bool first) {
   queue.insert(queue.begin() + (op.link->half_sent != 0 ? 1 : 0), op.id);
 }
 
-bool Core::feeding() const {
-  return (current && !current->queue.empty()) || !parked_.empty();
-}
+bool Core::feeding() const { return (current && !current->queue.empty()) || !parked_.empty(); }
 
 void Core::feed(Link& link, uint64_t now_ns) {
   if (link.lost) return;
@@ -75,13 +73,18 @@ void Core::feed(Link& link, uint64_t now_ns) {
 
 Core::Sent Core::send_next(Link& link, Operation& op, uint64_t now_ns) {
   switch (op.type) {
-    case RecordType::kLookup: return send_lookup(link, op);
+    case RecordType::kLookup:
+      return send_lookup(link, op);
     case RecordType::kPut:
-    case RecordType::kGet: return send_items(link, op, now_ns);
-    case RecordType::kDelete: return send_delete(link, op);
+    case RecordType::kGet:
+      return send_items(link, op, now_ns);
+    case RecordType::kDelete:
+      return send_delete(link, op);
     case RecordType::kStat:
-    case RecordType::kWhy: return send_text(link, op);
-    default: return send_ready(link, op);
+    case RecordType::kWhy:
+      return send_text(link, op);
+    default:
+      return send_ready(link, op);
   }
 }
 
@@ -225,7 +228,8 @@ void Core::encode_items(Operation& op, const Record& record) {
   std::vector<Run> staged_runs;
   Items items;
   if (!op.blocks.empty()) {
-    for (uint32_t i = 0; i < record.count; ++i) op.blocks[record.first + i].claim = record.claims[i];
+    for (uint32_t i = 0; i < record.count; ++i)
+      op.blocks[record.first + i].claim = record.claims[i];
     items.blocks = std::span(op.blocks).subspan(record.first, record.count);
   } else if (op.staged) {
     const Handle region = objects.regions[staging_region].handle;
@@ -252,9 +256,9 @@ void Core::encode_items(Operation& op, const Record& record) {
            encoded_);
     return;
   }
-  PutRequest put{op.namespace_handle, keys,       items,      op.has_coordinate,
-                 op.coordinate,       fence,      op.durable, op.position + record.first,
-                 op.prompt_pages,     Bytes(),    {}};
+  PutRequest put{op.namespace_handle, keys,    items,      op.has_coordinate,
+                 op.coordinate,       fence,   op.durable, op.position + record.first,
+                 op.prompt_pages,     Bytes(), {}};
   std::vector<uint32_t> ends;
   if (!op.description_ends.empty()) {
     const uint32_t begin = record.first == 0 ? 0 : op.description_ends[record.first - 1];

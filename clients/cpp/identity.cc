@@ -69,7 +69,8 @@ Result<NamespaceFields> to_fields(const kvs_namespace_fields& in) {
     if (extra.name == nullptr || (extra.value == nullptr && extra.value_bytes > 0))
       return invalid("extras[" + std::to_string(i) + "] of namespace has no name or value");
     const auto* value = static_cast<const char*>(extra.value);
-    out.extra.emplace_back(extra.name, std::string(value != nullptr ? value : "", extra.value_bytes));
+    out.extra.emplace_back(extra.name,
+                           std::string(value != nullptr ? value : "", extra.value_bytes));
   }
   return out;
 }

@@ -57,7 +57,8 @@ bool Client::connect(Lock& lock) {
   }
   auto link = std::make_shared<Link>(made.take());
   const Geometry& geometry = link->memory.geometry;
-  for (uint32_t word = 0; word < core_.objects.fence_values.size() && word < geometry.fences; ++word)
+  for (uint32_t word = 0; word < core_.objects.fence_values.size() && word < geometry.fences;
+       ++word)
     link->memory.fence(word)->store(core_.objects.fence_values[word], std::memory_order_release);
   if (event_wanted_) {
     epoll_event event{};

@@ -27,7 +27,8 @@ struct Operation {
   uint64_t deadline_ns = 0, submitted_ns = 0;
   uint64_t look_at_ns = 0;  // its place among the deadlines
 
-  // What was asked. Handles are the daemon's, of `link`; claims are filled in when a record is made.
+  // What was asked. Handles are the daemon's, of `link`; claims are filled in when a record is
+  // made.
   Handle namespace_handle = 0;
   uint64_t namespace_id = 0;  // the client's own
   std::vector<std::byte> keys;
@@ -56,13 +57,13 @@ struct Operation {
   std::vector<uint64_t> staged_regions;  // the client's ids
 
   // How far it is.
-  uint32_t next = 0;                // first item (or byte of text) not asked for yet
-  bool queued = false;              // in the link's queue
-  bool in_half = false;             // a lookup whose first records were sent and last weren't
-  uint64_t lookup_request = 0;       // the number that a lookup's records share
-  std::vector<uint64_t> requests;   // its records in flight
-  uint32_t unanswered = 0;          // items (lookup: records) without an answer
-  bool freed = false;               // by the caller, while in_half
+  uint32_t next = 0;               // first item (or byte of text) not asked for yet
+  bool queued = false;             // in the link's queue
+  bool in_half = false;            // a lookup whose first records were sent and last weren't
+  uint64_t lookup_request = 0;     // the number that a lookup's records share
+  std::vector<uint64_t> requests;  // its records in flight
+  uint32_t unanswered = 0;         // items (lookup: records) without an answer
+  bool freed = false;              // by the caller, while in_half
   bool cancelled = false, overdue_said = false, finished = false;
   std::list<kvs_event>::iterator event{};
   bool has_event = false;

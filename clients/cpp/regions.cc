@@ -107,8 +107,8 @@ Status Client::register_fd(int fd, uint64_t offset, uint64_t bytes, void* base,
   if (!region.fd) return os_error("duplicating the fd of a region", errno);
   region.base = static_cast<std::byte*>(base);
   if (base == nullptr) {
-    Result<MappedMemory> mapped = MappedMemory::map(region.fd.get(), offset, bytes,
-                                                    Access::kReadWrite);
+    Result<MappedMemory> mapped =
+        MappedMemory::map(region.fd.get(), offset, bytes, Access::kReadWrite);
     if (!mapped.ok()) return mapped.status();
     region.mapping = mapped.take();
     region.base = region.mapping.data();
@@ -197,21 +197,20 @@ Status Client::register_layout(LayoutObject object, uint64_t timeout_ns, uint64_
     const std::string name = "run " + std::to_string(r) + " of layout: ";
     const auto region = core_.objects.regions.find(run.region);
     if (region == core_.objects.regions.end()) {
-      status = {Code::kUnknownHandle, name + "region " + std::to_string(run.region) +
-                                          " is not known to this client"};
+      status = {Code::kUnknownHandle,
+                name + "region " + std::to_string(run.region) + " is not known to this client"};
       break;
     }
     const uint64_t bytes = region->second.bytes, steps = object.blocks - 1;
-    const bool fits = run.run_length > 0 && run.run_length <= bytes &&
-                      run.base <= bytes - run.run_length &&
-                      (steps == 0 ||
-                       run.block_stride <= (bytes - run.run_length - run.base) / steps);
+    const bool fits =
+        run.run_length > 0 && run.run_length <= bytes && run.base <= bytes - run.run_length &&
+        (steps == 0 || run.block_stride <= (bytes - run.run_length - run.base) / steps);
     if (!fits) {
-      status = invalid(name + "base " + std::to_string(run.base) + ", stride " +
-                       std::to_string(run.block_stride) + ", length " +
-                       std::to_string(run.run_length) + " don't fit " +
-                       std::to_string(object.blocks) + " blocks into the region's " +
-                       std::to_string(bytes) + " bytes");
+      status =
+          invalid(name + "base " + std::to_string(run.base) + ", stride " +
+                  std::to_string(run.block_stride) + ", length " + std::to_string(run.run_length) +
+                  " don't fit " + std::to_string(object.blocks) + " blocks into the region's " +
+                  std::to_string(bytes) + " bytes");
       break;
     }
     object.part_bytes += run.run_length;

@@ -104,6 +104,12 @@ Status Client::lookup(const kvs_lookup_args& args, uint64_t& id) {
       return ready;
     op->pools.push_back(policy);
   }
+  const uint32_t each = keys_that_fit(op->key_bytes, 0, op->count);
+  const uint32_t cells = core_.current->memory.geometry.completion_cells;
+  if ((op->count + each - 1) / each + kCreditsKept > cells)
+    return invalid("keys.count " + std::to_string(op->count) + ": the answer needs more than the " +
+                   std::to_string(cells - kCreditsKept) +
+                   " cells of this session's ring; look up fewer keys");
   return start(std::move(op), args.timeout_ns, id);
 }
 
@@ -208,8 +214,8 @@ Status Client::transfer(RecordType type, const kvs_transfer_args& args, uint64_t
       return unknown("fence", args.fence);
     op->fence = {word, 0, args.fence_value};
   }
-  Status taken = args.items.blocks != nullptr ? take_blocks(args.items, *op)
-                                              : take_runs(args.items, *op);
+  Status taken =
+      args.items.blocks != nullptr ? take_blocks(args.items, *op) : take_runs(args.items, *op);
   if (!taken.ok()) return taken;
   for (uint32_t i = 0; op->staged && i < op->count; ++i)
     if (op->staged_bytes(i) > core_.staging.bytes())

@@ -9,7 +9,7 @@ namespace kvsidecar::clientlib {
 namespace {
 
 constexpr uint64_t kSleepMaxNs = 50'000'000;
-constexpr uint64_t kFeedPauseNs = 1'000'000;   // while records wait for room in a ring
+constexpr uint64_t kFeedPauseNs = 1'000'000;    // while records wait for room in a ring
 constexpr uint64_t kFadingPauseNs = 2'000'000;  // no doorbell rings for a lost link
 
 void relax() {
@@ -94,7 +94,8 @@ bool Client::await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns)
   }
 }
 
-// Who sleeps on the doorbell or watches the event fd learns of ends that the daemon didn't ring for.
+// Who sleeps on the doorbell or watches the event fd learns of ends that the daemon didn't ring
+// for.
 void Client::signal_changes() {
   if (core_.changes == changes_told_) return;
   changes_told_ = core_.changes;
