@@ -73,8 +73,7 @@ void Index::find(std::span<const Hash128> hashes, std::span<EntryId> out) const 
       const EntryId id = out[begin + i];
       const Hash128& hash = hashes[begin + i];
       if (id == kNoEntry || state_->entries[id].hash == hash) continue;
-      out[begin + i] =
-          state_->match(state_->shards[spots[i].shard], at[i] + 1, spots[i].tag, hash);
+      out[begin + i] = state_->match(state_->shards[spots[i].shard], at[i] + 1, spots[i].tag, hash);
     }
   }
 }
@@ -111,7 +110,7 @@ void Index::reserve(uint64_t pages) {
   const uint64_t mean = pages / kShards + 1;
   uint64_t slack = 1;
   while (slack * slack < mean) ++slack;
-  for (IndexShard& shard : state_->shards) shard.reserve(mean + 2 * slack);
+  for (IndexShard& shard : state_->shards) shard.reserve(mean + 3 * slack);
 }
 
 }  // namespace kvsidecar

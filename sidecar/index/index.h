@@ -20,8 +20,8 @@ enum PageFlag : uint16_t {
   kWriteQueued = 2,  // waits in the write-behind queue
   kWriting = 4,      // the store reads the slot now: pinned
   kDurable = 8,      // must not be evicted until stored or failed
-  kDoomed = 32,        // deleted while pinned: a miss for everybody, gone at the last unpin
-  kChecked = 64,       // its host bytes were compared with its digest in this epoch
+  kDoomed = 32,      // deleted while pinned: a miss for everybody, gone at the last unpin
+  kChecked = 64,     // its host bytes were compared with its digest in this epoch
 };
 
 struct PageEntry {

@@ -60,19 +60,17 @@ void IndexShard::rehash(uint32_t homes, uint32_t overflow) {
   for (bool fits = false; !fits; overflow *= 2) {
     overflow_ = overflow;
     buckets_ = std::make_unique_for_overwrite<uint64_t[]>(buckets_all());
+    std::fill_n(buckets_.get(), buckets_all(), kGap);
     const uint32_t end = homes_ + overflow_;
-    uint32_t next_free = 0;  // buckets before it are written
+    uint32_t next_free = 0;
     fits = true;
     for (uint32_t from = 0; from < old_all && fits; ++from) {
       if (old[from] == kGap) continue;
       const uint32_t at = std::max(next_free, home(tag_of(old[from])));
       fits = at < end;
-      if (!fits) break;
-      std::fill(&buckets_[next_free], &buckets_[at], kGap);
-      buckets_[at] = old[from];
+      if (fits) buckets_[at] = old[from];
       next_free = at + 1;
     }
-    std::fill(&buckets_[next_free], &buckets_[end] + 1, kGap);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One shard of the index: a gapped array of (tag, entry) buckets, sorted by tag. A tag's home is its
-// share of the array, so order by tag is order by home: a search starts at the home and ends at the
-// first gap or greater tag, a rehash streams from one array into the next, and neither needs the
-// entries. Insertion pushes its neighbours right to the next gap, erasure pulls them back: no
+// One shard of the index: a gapped array of (tag, entry) buckets, sorted by tag. A tag's home is
+// its share of the array, so order by tag is order by home: a search starts at the home and ends at
+// the first gap or greater tag, a rehash streams from one array into the next, and neither needs
+// the entries. Insertion pushes its neighbours right to the next gap, erasure pulls them back: no
 // tombstones. Pure; one owner.
 #pragma once
 #include <cstdint>

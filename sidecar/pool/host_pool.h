@@ -61,7 +61,8 @@ class HostPool {
   std::byte* bytes(SlotId slot) const;
   uint64_t slot_bytes(SlotId slot) const;
   Result<PageRecord> record(SlotId slot) const;  // of a FULL slot, decoded from the table
-  Bytes key(SlotId slot) const;  // of a FULL slot, in place: cheap; empty when it does not hold together
+  Bytes key(
+      SlotId slot) const;  // of a FULL slot, in place: cheap; empty when it does not hold together
 
   struct Usage {
     uint64_t bytes = 0, spans = 0, spans_empty = 0;

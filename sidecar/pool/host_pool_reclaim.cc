@@ -49,11 +49,13 @@ bool HostPool::State::evict_own(Shape& shape, const MayEvictSlot& may_evict,
 void HostPool::State::search_colder(uint32_t shape) {
   Shape& own = *shapes[shape];
   const std::vector<SpanMap::Chunk>& chunks = map.chunks();
-  const uint32_t wanted = preferred_run(own.shape, span_bytes, map.longest_chunk());
-  if (wanted == 0) return;
+  const uint32_t shortest = acceptable_run(own.shape, span_bytes, map.longest_chunk());
+  const uint32_t longest = preferred_run(own.shape, span_bytes, map.longest_chunk());
+  if (shortest == 0) return;
+  if (own.search_spans < shortest || own.search_spans > longest) own.search_spans = longest;
   if (own.search_chunk < chunks.size()) {
     std::vector<Window> windows;
-    windows_of(chunks[own.search_chunk++], shape, wanted, windows);
+    windows_of(chunks[own.search_chunk++], shape, own.search_spans, windows);
     for (const Window& window : windows)
       if (own.search_best.spans == 0 || window.age > own.search_best.age) own.search_best = window;
   }
@@ -61,6 +63,8 @@ void HostPool::State::search_colder(uint32_t shape) {
   const Window best = own.search_best;
   own.search_chunk = 0;
   own.search_best = {};
+  // Where spans of this shape are everywhere in between, the next round looks for less room.
+  own.search_spans = best.spans == 0 ? own.search_spans - 1 : longest;
   // A mean against an extreme: shapes whose ages are within a factor of about two leave each other
   // alone.
   if (best.spans != 0 && best.age > static_cast<double>(own.eviction.coldness(request_now)))
@@ -74,12 +78,8 @@ bool HostPool::State::drain_any(uint32_t shape, const MayEvictSlot& may_evict,
   const uint32_t shortest = shortest_run(slot, span_bytes, map.longest_chunk());
   if (shortest == 0) return false;
   // The caller waits for all of it: not the run that wastes least, but a short one that will do.
-  const uint32_t longest = preferred_run(slot, span_bytes, map.longest_chunk());
-  uint32_t wanted = shortest;
-  while (wanted < longest &&
-         layout_run(slot, span_bytes, wanted).unused_bytes > wanted * span_bytes / 4)
-    ++wanted;
-  for (; wanted >= shortest; --wanted) {
+  for (uint32_t wanted = acceptable_run(slot, span_bytes, map.longest_chunk()); wanted >= shortest;
+       --wanted) {
     std::vector<Window> windows;
     for (const SpanMap::Chunk& chunk : map.chunks()) windows_of(chunk, shape, wanted, windows);
     std::sort(windows.begin(), windows.end(),
@@ -92,31 +92,30 @@ bool HostPool::State::drain_any(uint32_t shape, const MayEvictSlot& may_evict,
   return false;
 }
 
-void HostPool::State::windows_of(const SpanMap::Chunk& chunk, uint32_t shape,
-                                 uint32_t window_spans, std::vector<Window>& out) const {
-  struct Sum {
+void HostPool::State::windows_of(const SpanMap::Chunk& chunk, uint32_t shape, uint32_t wanted,
+                                 std::vector<Window>& out) const {
+  struct Sum {  // over the spans before
     double age = 0;
-    uint32_t taken = 0;
+    uint32_t taken = 0, blocked = 0;
   };
   std::vector<Sum> sums(chunk.spans + 1);
-  uint32_t begin_min = 0;
-  for (uint32_t end = 1; end <= chunk.spans; ++end) {
-    const uint32_t span = chunk.first + end - 1;
-    sums[end] = sums[end - 1];
+  for (uint32_t i = 0; i < chunk.spans; ++i) {
+    const uint32_t span = chunk.first + i;
+    sums[i + 1] = sums[i];
     if (!may_be_drained(span, shape)) {
-      begin_min = end;
+      ++sums[i + 1].blocked;
     } else if (spans[span].head != kNone) {
-      sums[end].age += age_of(*spans[spans[span].head].run);
-      ++sums[end].taken;
+      sums[i + 1].age += age_of(*spans[spans[span].head].run);
+      ++sums[i + 1].taken;
     }
-    if (end < begin_min + window_spans) continue;
-    const uint32_t begin = end - window_spans;
+  }
+  for (uint32_t begin = 0; begin + wanted <= chunk.spans; ++begin) {
     if (!begins_run(chunk.first + begin)) continue;
-    if (end < chunk.spans && !begins_run(chunk.first + end)) continue;
+    uint32_t end = begin + wanted;
+    while (end < chunk.spans && !begins_run(chunk.first + end)) ++end;
     const uint32_t taken = sums[end].taken - sums[begin].taken;
-    if (taken == 0) continue;
-    out.push_back({chunk.first + begin, window_spans,
-                   (sums[end].age - sums[begin].age) / taken});
+    if (taken == 0 || sums[end].blocked != sums[begin].blocked) continue;
+    out.push_back({chunk.first + begin, end - begin, (sums[end].age - sums[begin].age) / taken});
   }
 }
 

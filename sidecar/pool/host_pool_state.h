@@ -30,10 +30,10 @@ struct HostPool::State {
     RunLayout layout;
     uint32_t eviction_begin = 0;  // its slots' numbers in the shape's Eviction
     uint32_t free = 0, full = 0;
-    uint32_t free_hint = 0;  // no slot before it is free
+    uint32_t free_hint = 0;    // no slot before it is free
     uint64_t request_sum = 0;  // of FULL slots
     std::vector<Slot> slots;
-    bool draining = false;     // takes no new pages, and is in no list
+    bool draining = false;                    // takes no new pages, and is in no list
     uint32_t previous = kNone, next = kNone;  // heads in the shape's list of runs with a free slot
   };
 
@@ -44,7 +44,8 @@ struct HostPool::State {
   };
 
   struct Shape {
-    explicit Shape(const SlotShape& s, uint32_t block) : shape(s), block_slots(block), eviction(1) {}
+    explicit Shape(const SlotShape& s, uint32_t block)
+        : shape(s), block_slots(block), eviction(1) {}
     SlotShape shape;
     uint32_t block_slots;  // Eviction numbers per span of a run
     uint32_t eviction_slots = 1;
@@ -53,17 +54,18 @@ struct HostPool::State {
     uint32_t runs = 0;
     uint32_t with_free = kNone;
     uint32_t reclaims = 0;
-    size_t search_chunk = 0;  // where the search for a colder window goes on
-    Window search_best;       // of the chunks passed on this round
+    uint32_t search_spans = 0;  // length of the windows that are looked for
+    size_t search_chunk = 0;    // where the search for a colder window goes on
+    Window search_best;         // of the chunks passed on this round
     Eviction eviction;
   };
 
   struct Span {
     std::byte* memory = nullptr;
-    uint32_t head = kNone;       // of the run it is in
-    std::unique_ptr<Run> run;    // only at the head
-    bool reserved = false;       // emptied by the drain, not yet in the common list
-    SlotShape clean;             // its table has only FREE entries of this shape; {} = unknown
+    uint32_t head = kNone;     // of the run it is in
+    std::unique_ptr<Run> run;  // only at the head
+    bool reserved = false;     // emptied by the drain, not yet in the common list
+    SlotShape clean;           // its table has only FREE entries of this shape; {} = unknown
   };
 
   // What a slot number means.
@@ -108,8 +110,9 @@ struct HostPool::State {
   bool evict_own(Shape& shape, const MayEvictSlot& may_evict, const EvictSlot& evict);
   void search_colder(uint32_t shape);  // one step; begins a drain at the end of a round
   bool drain_any(uint32_t shape, const MayEvictSlot& may_evict, const EvictSlot& evict);
-  void windows_of(const SpanMap::Chunk& chunk, uint32_t shape, uint32_t window_spans,
-                  std::vector<Window>& out) const;  // appended
+  // Appends every window of at least `wanted` spans that is made of whole runs.
+  void windows_of(const SpanMap::Chunk& chunk, uint32_t shape, uint32_t wanted,
+                  std::vector<Window>& out) const;
   bool may_be_drained(uint32_t span, uint32_t shape) const;
   bool begins_run(uint32_t span) const;
   double age_of(const Run& run) const;

@@ -11,7 +11,9 @@
 namespace kvsidecar {
 namespace {
 
-constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -60,6 +62,15 @@ uint32_t preferred_run(const SlotShape& shape, uint64_t span_bytes, uint32_t spa
     }
   }
   return best;
+}
+
+uint32_t acceptable_run(const SlotShape& shape, uint64_t span_bytes, uint32_t spans_max) {
+  const uint32_t preferred = preferred_run(shape, span_bytes, spans_max);
+  uint32_t spans = shortest_run(shape, span_bytes, spans_max);
+  while (spans < preferred &&
+         layout_run(shape, span_bytes, spans).unused_bytes > spans * span_bytes / 4)
+    ++spans;
+  return spans;
 }
 
 }  // namespace kvsidecar

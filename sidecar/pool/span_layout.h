@@ -26,8 +26,8 @@ bool is_sane(const SlotShape& shape);
 
 struct RunLayout {
   uint32_t spans = 0;
-  uint32_t slots = 0;        // 0: not even one slot fits
-  uint64_t slots_begin = 0;  // offset of slot 0 in the run
+  uint32_t slots = 0;         // 0: not even one slot fits
+  uint64_t slots_begin = 0;   // offset of slot 0 in the run
   uint64_t unused_bytes = 0;  // header, entries and tail
 };
 RunLayout layout_run(const SlotShape& shape, uint64_t span_bytes, uint32_t spans);
@@ -36,5 +36,7 @@ uint32_t shortest_run(const SlotShape& shape, uint64_t span_bytes, uint32_t span
 // The shortest run that wastes at most a sixteenth, else the one of up to kRunSpansMax spans (or
 // the shortest, if that is longer) that wastes least. 0 as above.
 uint32_t preferred_run(const SlotShape& shape, uint64_t span_bytes, uint32_t spans_max);
+// The shortest run that wastes at most a quarter, else the preferred one. 0 as above.
+uint32_t acceptable_run(const SlotShape& shape, uint64_t span_bytes, uint32_t spans_max);
 
 }  // namespace kvsidecar

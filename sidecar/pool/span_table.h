@@ -2,16 +2,18 @@
 // The slot table at the head of a run of spans: what a successor reads after a kill at any
 // instruction. Little-endian; 8-byte words.
 //
-//   header, 256 bytes: magic, version | entry bytes << 32, slot bytes, run spans | slots << 32, span
+//   header, 256 bytes: magic, version | entry bytes << 32, slot bytes, run spans | slots << 32,
+//   span
 //     bytes, number of the span in its chunk, epoch that formatted it, check = XXH3-64 of the seven
 //     words before. The magic is written last; 0 in its place = an empty span.
 //   entry: state word, PageRecord. The state word's top byte is the state, the rest:
-//     FREE 0; FILLING the epoch; FULL derived from the record's check and the slot's number, so that
-//     it vouches for this record in this slot only.
+//     FREE 0; FILLING the epoch; FULL derived from the record's check and the slot's number, so
+//     that it vouches for this record in this slot only.
 //
 // Order of stores: header words, all entries FREE, magic. A slot: FILLING before anything targets
-// its bytes; record, then FULL; FREE or FILLING before reuse. Decoding is pure and holds for hostile
-// bytes: it never reads outside them and what it returns never overlaps. Writing: the owner only.
+// its bytes; record, then FULL; FREE or FILLING before reuse. Decoding is pure and holds for
+// hostile bytes: it never reads outside them and what it returns never overlaps. Writing: the owner
+// only.
 #pragma once
 #include <functional>
 #include <optional>
