@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations in flight, like futures, and their results."""
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional
+
+from . import _structs
+from ._buffers import Numbers, bit_array, bytes_array, filled_array, pack_numbers
+from ._core import Core, nanoseconds
+from .status import EventKind, Status
+
+# Waits are cut into pieces of this length so that a signal (Ctrl-C) is seen between them.
+WAIT_PIECE_NS = 200_000_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of an operation. Arrays are numpy uint8 (memoryviews without numpy), copies."""
+
+    status: Status  # OK also when single items missed; else the reason for all of them
+    text: str  # stat, why: JSON; with a failure: one sentence
+    items: Any  # put, get, delete: a Status for each item
+    places: Any  # lookup: a Place for each key
+    restorable: Any  # lookup: [i] true: the prefix of i + 1 pages is restorable
+    longest: int  # lookup: pages of the longest restorable prefix
+    lease: int  # lookup: 0 when none was asked for or given
+    lease_capped: bool  # lookup: a lease was asked for and not given
+    generation: int  # clear: of the namespace from now on
+    submitted_ns: int  # CLOCK_MONOTONIC
+    finished_ns: int
+    served_ns: int  # inside the daemon, of the slowest record
+
+    @property
+    def ok(self) -> bool:
+        return self.status == Status.OK
+
+    @property
+    def succeeded(self) -> int:
+        """Items whose status is OK, OK_PART or EXISTS."""
+        if hasattr(self.items, "sum"):
+            return int((self.items <= Status.EXISTS).sum())
+        found = bytes(self.items)
+        return sum(found.count(status) for status in range(Status.EXISTS + 1))
+
+    def json(self) -> Any:
+        """The answer of stat or why; None after a failure."""
+        return json.loads(self.text) if self.ok and self.text else None
+
+
+def _read(raw: _structs.Result) -> Result:
+    count = raw.item_count
+    text = ctypes.string_at(raw.text, raw.text_bytes) if raw.text else b""
+    pages = count if raw.places else 0
+    return Result(
+        Status(raw.status), text.decode("utf-8", "replace"),
+        bytes_array(raw.items, count), bytes_array(raw.places, count),
+        bit_array(raw.restorable, raw.restorable_bytes, pages), raw.longest, raw.lease,
+        bool(raw.flags & 1), raw.generation, raw.submitted_ns, raw.finished_ns, raw.served_ns)
+
+
+def _failed(status: Status, text: str, count: int) -> Result:
+    now = time.monotonic_ns()
+    return Result(status, text, filled_array(status, count), bytes_array(None, 0),
+                  bit_array(None, 0, 0), 0, 0, False, 0, now, now, 0)
+
+
+class Op:
+    """One operation. An Op that is dropped before its end is cancelled; what a get is writing at
+    that moment is kept until it has settled. Any thread, one at a time."""
+
+    def __init__(self, core: Core, id_: int, keep: Any, count: int) -> None:
+        self._core = core
+        self.id = id_
+        self._keep = keep  # layouts, fences: alive until nothing can be written any more
+        self._count = count
+        self._result: Optional[Result] = None
+        core.ops[id_] = self
+
+    @classmethod
+    def not_begun(cls, core: Core, status: Status, text: str, count: int) -> "Op":
+        """One that finished at its call: no daemon, too many operations, a cleared namespace, …"""
+        op = cls.__new__(cls)
+        op._core, op.id, op._keep, op._count = core, 0, None, count
+        op._result = _failed(status, text, count)
+        return op
+
+    def _take(self) -> bool:
+        """Takes the result if it is there, and gives the operation back to the library."""
+        if self._result is None:
+            raw = _structs.sized(_structs.Result)
+            code = self._core.library.kvs_result_get(self._core.c, self.id, ctypes.byref(raw))
+            if code == Status.BUSY:
+                return False
+            self._result = _read(raw) if code == Status.OK else \
+                _failed(Status(code), self._core.last_error(), self._count)
+            self._core.free_op(self.id, None)
+            self._keep = None
+        return True
+
+    @property
+    def finished(self) -> bool:
+        """Takes answers in; never blocks."""
+        return self._take()
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Blocks until it has finished, at most `timeout` seconds; None: until its own deadline
+        and, for a get, its settling. The GIL is free meanwhile. False: it goes on."""
+        if self._result is not None:
+            return True
+        left = _structs.FOREVER_NS if timeout is None else nanoseconds(timeout)
+        library, c = self._core.library, self._core.c
+        signals = threading.current_thread() is threading.main_thread()
+        while True:
+            piece = min(left, WAIT_PIECE_NS) if signals else left
+            if library.kvs_wait(c, self.id, piece) != Status.TIMEOUT:
+                return self._take()
+            if timeout is not None:
+                left -= piece
+            if left <= 0 or not signals:
+                return self._take()
+
+    def result(self) -> Result:
+        """Waits for the end and gives the result."""
+        self.wait()
+        assert self._result is not None
+        return self._result
+
+    def cancel(self) -> Any:
+        """Gives it up. For each item 1: its block is the engine's from now on; 0: a get that is
+        being copied settles first. Never blocks."""
+        free = (ctypes.c_uint8 * max(self._count, 1))()
+        if self._result is not None:
+            return filled_array(1, self._count)
+        self._core.library.kvs_cancel(self._core.c, self.id, free if self._count else None)
+        return bytes_array(ctypes.addressof(free), self._count)
+
+    def revoke(self, indices: Numbers) -> Any:
+        """cancel() for single items of a put or get, by their index into its keys."""
+        wanted = pack_numbers(indices, 4, "indices")
+        if self._result is not None:
+            return filled_array(1, wanted.count)
+        free = (ctypes.c_uint8 * max(wanted.count, 1))()
+        self._core.library.kvs_revoke(self._core.c, self.id, wanted.address, wanted.count, free)
+        return bytes_array(ctypes.addressof(free), wanted.count)
+
+    @property
+    def progress(self) -> int:
+        """Runs of each block that are in place, of a layered get; 2**64 - 1: all of them."""
+        if self._result is not None:
+            done = self._result.ok and self._result.succeeded == self._count
+            return _structs.FOREVER_NS if done else 0
+        runs = ctypes.c_uint64()
+        self._core.library.kvs_progress(self._core.c, self.id, ctypes.byref(runs))
+        return runs.value
+
+    def __del__(self) -> None:
+        if getattr(self, "_result", self) is None and self._core.pointer is not None:
+            self._core.free_op(self.id, self._keep)
+
+
+class Event(NamedTuple):
+    op: Op
+    kind: EventKind
