@@ -180,6 +180,7 @@ std::string status_json(const World& world) {
                {"fetches", g.fetches},
                {"write_behind", {{"bytes", g.write_behind_bytes}, {"pages", g.write_behind_pages}}},
                {"segments", {{"count", g.segments}, {"bytes", g.store_bytes}}},
+               {"store_capacity_bytes", world.limits.store_capacity_bytes},
                {"counters", counters}};
   return dump(json);
 }
