@@ -65,7 +65,9 @@ void turn(Worker& worker, const std::atomic<bool>& stopping) {
     if (!worker.has_work() && !stopping.load(std::memory_order_acquire))
       worker.waker().sleep(kSleepCapNs);
     worker.waker().retire();
-    idle_turns = 0;
+    // One look after each sleep: a full round of yields for every capped sleep would keep an idle
+    // daemon's cores warm.
+    idle_turns = kIdleTurnsBeforeSleep - 1;
   }
 }
 

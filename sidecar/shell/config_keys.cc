@@ -138,17 +138,19 @@ const ConfigKey kKeys[] = {
 };
 
 const AllowKey kAllowKeys[] = {
-    {"uid", "number or list", "Users, by number."},
-    {"gid", "number or list", "Groups, by number; supplementary groups count."},
-    {"user", "text or list", "Users, by name."},
-    {"group", "text or list", "Groups, by name."},
-    {"permissions", "list", "What they may do: read, put, clear, admin. Default: read, put."},
-    {"tenant_salts", "list", "Tenant salts they may name; \"*\": any. Default: any."},
-    {"pool_bytes_max", "bytes", "Host pool they may fill together. 0: no limit."},
-    {"store_bytes_max", "bytes", "Store they may fill together. 0: no limit."},
-    {"bytes_in_flight_max", "bytes", "Bytes being copied for them at once. 0: no limit."},
-    {"region_bytes_max", "bytes", "Memory they may register. 0: no limit."},
-    {"sessions_max", "number", "Sessions they may have at once. 0: no limit."},
+    {"uid", "number or list", "Users, by number.", "[1000]"},
+    {"gid", "number or list", "Groups, by number; supplementary groups count.", "[]"},
+    {"user", "text or list", "Users, by name.", "[]"},
+    {"group", "text or list", "Groups, by name.", "[\"engines\"]"},
+    {"permissions", "list", "What they may do: read, put, clear, admin. Default: read, put.",
+     "[\"read\", \"put\", \"clear\"]"},
+    {"tenant_salts", "list", "Tenant salts they may name; \"*\": any. Default: any.", "[\"*\"]"},
+    {"pool_bytes_max", "bytes", "Host pool they may fill together. 0: no limit.", "0"},
+    {"store_bytes_max", "bytes", "Store they may fill together. 0: no limit.", "0"},
+    {"bytes_in_flight_max", "bytes", "Bytes being copied for them at once. 0: no limit.",
+     "\"1GiB\""},
+    {"region_bytes_max", "bytes", "Memory they may register. 0: no limit.", "0"},
+    {"sessions_max", "number", "Sessions they may have at once. 0: no limit.", "16"},
 };
 
 }  // namespace

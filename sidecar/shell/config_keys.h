@@ -35,6 +35,7 @@ struct AllowKey {
   const char* name;
   const char* type;
   const char* help;
+  const char* example;  // a value, as TOML
 };
 std::span<const AllowKey> allow_keys();
 

@@ -122,7 +122,8 @@ std::string print_default_file() {
       "# read, put and clear, and the daemon's own user and root may do everything.\n"
       "#[[allow]]\n";
   for (const AllowKey& key : allow_keys())
-    text += "#" + std::string(key.name) + " =    # " + key.help + " (" + key.type + ")\n";
+    text += "#" + std::string(key.name) + " = " + key.example + "  # " + key.help + " (" +
+            key.type + ")\n";
   return text;
 }
 

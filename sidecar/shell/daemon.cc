@@ -80,6 +80,7 @@ void Daemon::State::housekeep(uint64_t now_ns) {
   housekeeping_ns = now_ns + kHousekeepingNs;
   listener->step();
   chunks->step();
+  if (chunk_thread && chunks->done()) chunk_thread.reset();
   read_signals();
   if (now_ns < snapshot_ns) return;
   snapshot_ns = now_ns + kSnapshotNs;
@@ -129,6 +130,7 @@ bool Daemon::State::take_down() {
   const bool quiet = conductor->quiet() && chunks->idle();
   http.reset();
   if (quiet) {
+    chunk_thread.reset();
     threads.clear();
     return true;
   }

@@ -174,7 +174,7 @@ void Daemon::State::start_threads() {
   start(*reaper, "kvs-reaper");
   start(*device_reaper, "kvs-dev-reaper");
   start(*door_reaper, "kvs-door");
-  start(*chunk_reaper, "kvs-chunks");
+  chunk_thread = std::make_unique<WorkerThread>(*chunk_reaper, "kvs-chunks");
   if (store.store) start(*store.store, "kvs-store");
 }
 

@@ -88,6 +88,7 @@ struct Daemon::State {
   Metrics metrics;
   std::unique_ptr<HttpServer> http;
   std::vector<std::unique_ptr<WorkerThread>> threads;
+  std::unique_ptr<WorkerThread> chunk_thread;  // until the last chunk is in
 
   // The loop's.
   std::optional<IdlePolicy> idle;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 
 #include "sidecar/shell/config_file.h"
 #include "sidecar/shell/config_keys.h"
@@ -96,6 +98,25 @@ TEST(Config, TheDefaultFileHoldsEveryKeyAndChangesNothingWhenUncommented) {
   EXPECT_EQ(keys, config_keys().size());
   EXPECT_EQ(print_config(good(uncommented)), print_config(good("")));
   EXPECT_EQ(print_config(good(print_default_file())), print_config(good("")));
+}
+
+TEST(Config, TheExampleOfAnAllowEntryIsOne) {
+  std::string text, line;
+  std::istringstream lines(print_default_file());
+  bool allow = false;
+  while (std::getline(lines, line)) {
+    allow = allow || line == "#[[allow]]";
+    if (allow && line.find("group = ") == std::string::npos) text += line.substr(1) + "\n";
+  }
+  EXPECT_EQ(good(text).allow.size(), 1u) << text;
+}
+
+TEST(Config, ThePackagedFileIsTheOneThatTheProgramPrints) {
+  std::ifstream file(KVSIDECAR_DEFAULT_FILE);
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), print_default_file())
+      << "run: kvsidecard --print-default-config > packaging/common/kvsidecar.toml";
 }
 
 TEST(Config, EveryKeyIsInTheManPageWithAHelp) {
