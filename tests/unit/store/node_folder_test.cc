@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: a folder of the store belongs to one node and one live daemon, and no epoch comes twice.
+// Method: real folders, claimed twice, renamed, damaged.
+#include "sidecar/store/node_folder.h"
+
+#include <fcntl.h>
+
+#include <fstream>
+
+#include "tests/unit/store/store_fixture.h"
+
+namespace kvsidecar {
+namespace {
+
+TEST(NodeFolder, TheSameNodeFindsItsFolderAgainWithAHigherEpoch) {
+  TemporaryFolder root, state;
+  std::string path;
+  uint32_t epoch = 0;
+  for (int life = 0; life < 3; ++life) {
+    auto folder = NodeFolder::claim(root.path(), state.path(), 0);
+    ASSERT_TRUE(folder.ok()) << folder.status().text();
+    if (life > 0) {
+      EXPECT_EQ(folder->path(), path);
+    }
+    path = folder->path();
+    EXPECT_GT(folder->epoch(), epoch);
+    epoch = folder->epoch();
+    EXPECT_EQ(path, root.path() + "/" + to_hex(folder->node()) + ".0");
+  }
+}
+
+TEST(NodeFolder, NodesWithDifferentStateShareARoot) {
+  TemporaryFolder root, state_a, state_b;
+  auto a = NodeFolder::claim(root.path(), state_a.path(), 0);
+  auto b = NodeFolder::claim(root.path(), state_b.path(), 0);
+  ASSERT_TRUE(a.ok());
+  ASSERT_TRUE(b.ok());
+  EXPECT_NE(a->path(), b->path());
+  EXPECT_NE(a->node(), b->node());
+}
+
+TEST(NodeFolder, ASecondLiveDaemonIsRefusedWithTheFirstOnesPid) {
+  TemporaryFolder root, state;
+  auto first = NodeFolder::claim(root.path(), state.path(), 0);
+  ASSERT_TRUE(first.ok());
+  auto second = NodeFolder::claim(root.path(), state.path(), 0);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), Code::kDenied);
+  EXPECT_NE(second.status().text().find("pid " + std::to_string(getpid())), std::string::npos);
+  EXPECT_TRUE(NodeFolder::claim(root.path(), state.path(), 1).ok());
+}
+
+TEST(NodeFolder, AFolderOfAnotherNodeIsRefusedByName) {
+  TemporaryFolder root, state_a, state_b;
+  std::string path_a, node_a;
+  {
+    auto a = NodeFolder::claim(root.path(), state_a.path(), 0);
+    ASSERT_TRUE(a.ok());
+    path_a = a->path();
+    node_a = to_hex(a->node());
+  }
+  const auto uuid_b = node_uuid(state_b.path());
+  ASSERT_TRUE(uuid_b.ok());
+  std::filesystem::rename(path_a, root.path() + "/" + to_hex(*uuid_b) + ".0");
+  const auto b = NodeFolder::claim(root.path(), state_b.path(), 0);
+  ASSERT_FALSE(b.ok());
+  EXPECT_NE(b.status().text().find("belongs to node " + node_a), std::string::npos)
+      << b.status().text();
+}
+
+TEST(NodeFolder, AnEpochIsNotUsedAgainWhenItsFileIsLost) {
+  TemporaryFolder root, state;
+  std::string path;
+  {
+    auto folder = NodeFolder::claim(root.path(), state.path(), 0);
+    ASSERT_TRUE(folder.ok());
+    path = folder->path();
+  }
+  std::ofstream(path + "/" + segment_name(41ull << 32 | 1)) << "x";
+  std::filesystem::remove(path + "/epoch");
+  auto folder = NodeFolder::claim(root.path(), state.path(), 0);
+  ASSERT_TRUE(folder.ok());
+  EXPECT_EQ(folder->epoch(), 42u);
+}
+
+TEST(NodeFolder, ADamagedUuidIsRefusedWithTheRemedy) {
+  TemporaryFolder root, state;
+  std::ofstream(state.path() + "/node") << "not a uuid\n";
+  const auto folder = NodeFolder::claim(root.path(), state.path(), 0);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_NE(folder.status().text().find("32 hexadecimal digits"), std::string::npos);
+}
+
+TEST(NodeFolder, AMissingRootIsNamed) {
+  TemporaryFolder state;
+  const auto folder = NodeFolder::claim("/nonexistent-root", state.path(), 0);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_NE(folder.status().text().find("/nonexistent-root"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvsidecar
