@@ -19,15 +19,15 @@ PATTERN = {"deb": "kvsidecar_*.deb", "rpm": "kvsidecar-*.rpm"}
 LIBRARIES = {"deb": "usr/lib/*-linux-gnu", "rpm": "usr/lib64"}
 PYTHON = {"deb": "usr/lib/python3/dist-packages", "rpm": "usr/share/kvsidecar/python"}
 CONTENTS = [
-    "usr/sbin/kvsidecard", "usr/bin/kvsidecar", "usr/include/kvsidecar.h",
-    "usr/include/kvsidecar.hpp", "usr/lib/systemd/system/kvsidecar.service",
+    "usr/sbin/kvsidecard", "usr/bin/kvsidecar", "usr/include/kvsidecar/kvsidecar.h",
+    "usr/include/kvsidecar/kvsidecar.hpp", "usr/lib/systemd/system/kvsidecar.service",
     "usr/lib/sysusers.d/kvsidecar.conf", "etc/kvsidecar/kvsidecar.toml",
     "usr/share/man/man8/kvsidecard.8*", "usr/share/man/man1/kvsidecar.1*",
     "usr/share/man/man5/kvsidecar.toml.5*", "usr/share/doc/*/README.md",
 ]
 LIBRARY_CONTENTS = ["libkvsidecar-client.so", "libkvsidecar-client.so.*",
                     "pkgconfig/kvsidecar-client.pc",
-                    "cmake/kvsidecar-client/kvsidecar-client-config.cmake"]
+                    "cmake/kvsidecar/kvsidecar-config.cmake"]
 
 PROGRAM = '#include <kvsidecar.h>\nint main(void) { return kvs_version() == 0; }\n'
 
@@ -114,11 +114,11 @@ def test_cmake_finds_the_installed_client(root, tmp_path):
     (tmp_path / "program.c").write_text(PROGRAM)
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.25)\nproject(program C)\n"
-        "find_package(kvsidecar-client 0.1 REQUIRED)\nadd_executable(program program.c)\n"
-        "target_link_libraries(program kvsidecar::kvsidecar-client)\n")
-    config = os.path.join(library_folder(kind, folder), "cmake", "kvsidecar-client")
+        "find_package(kvsidecar 0.1 REQUIRED)\nadd_executable(program program.c)\n"
+        "target_link_libraries(program kvsidecar::client)\n")
+    config = os.path.join(library_folder(kind, folder), "cmake", "kvsidecar")
     subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build",
-                    f"-Dkvsidecar-client_DIR={config}"], check=True, stdout=subprocess.DEVNULL)
+                    f"-Dkvsidecar_DIR={config}"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", tmp_path / "build"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([tmp_path / "build" / "program"], check=True)
 
