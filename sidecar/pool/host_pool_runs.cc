@@ -9,8 +9,8 @@ namespace {
 
 // An Eviction costs a few hundred KiB whatever it holds; shapes that own no run give theirs up.
 constexpr size_t kIdleShapesMax = 64;
-// Growing an Eviction forgets its ghosts and copies it: rarely, and at first at most 8 MiB.
-constexpr uint64_t kEvictionSlotsAtFirst = 256 * 1024;
+// Growing an Eviction copies it and forgets its ghosts: rarely, by doubling; the first takes 1 ms.
+constexpr uint64_t kEvictionSlotsAtFirst = 64 * 1024;
 
 }  // namespace
 
