@@ -7,8 +7,6 @@
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
-#else
-#include <atomic>
 #endif
 
 namespace kvsidecar {
@@ -75,8 +73,6 @@ const DigestVariant& digest_variant_in_use() {
 void publish_copies() {
 #if defined(__x86_64__)
   _mm_sfence();  // a release store doesn't wait for stores that went past the cache
-#else
-  std::atomic_thread_fence(std::memory_order_release);
 #endif
 }
 

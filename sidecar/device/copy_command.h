@@ -24,14 +24,15 @@ struct BlockLayout {
 };
 
 struct CopyItem {
-  Claim claim;                // QUEUED when the command is pushed, unless the client has revoked it
-  std::byte* host = nullptr;  // start of this part in its slot
-  uint64_t bytes = 0;         // of the part
+  Claim claim;  // null = a copy inside the daemon. QUEUED when the command is pushed, unless the
+                // client has revoked it
+  std::byte* host = nullptr;            // start of this part in its slot
+  uint64_t bytes = 0;                   // of the part
   const BlockLayout* layout = nullptr;  // with `block`; or null and `pieces`
   uint32_t block = 0;
   std::vector<Piece> pieces;  // explicit run list, in part order
   uint64_t seed = 0;          // put: part_seed, for the digest
-  uint64_t deadline_ns = 0;   // past it a QUEUED item is revoked, not claimed
+  uint64_t deadline_ns = 0;   // from then on a QUEUED item is revoked, not claimed; 0 = none
 
   // Filled in by the worker. kOk (claim DONE), kRevoked / kTimeout (never touched), kAbandoned
   // (copied, doesn't count), kMemoryFault or kInternal (claim FAILED).
@@ -40,8 +41,11 @@ struct CopyItem {
 };
 
 // kGetLayered: all items have layouts with the same number of runs; run r of every item is copied
-// before run r+1 of any, and `progress` is raised to r+1 after it. One claim per item from first
-// run to last.
+// before run r+1 of any, and `progress` is raised to r+1 after it (release). One claim per item
+// from first run to last. An item that is lost (revoked, late, failed) stops progress for good: a
+// layer is announced only when it is there for every item. The others are still copied.
+//
+// All items of a command belong to one session: a fault of its memory fails a whole batch.
 enum class CopyKind : uint8_t { kPut, kGet, kGetLayered };
 
 struct CopyCommand {

@@ -54,9 +54,10 @@ struct Piece {
 class CopyQueue {
  public:
   virtual ~CopyQueue() = default;
-  // Starts a batch. Pieces of one part in part order, host side contiguous. With `leaves` (kStore
-  // only, one entry per 64 KiB leaf of the host range) the device may also fill in leaf digests:
-  // see Device::hashes. The spans must stay valid until the ticket is reported.
+  // Starts a batch; returns its ticket. With `leaves` (kStore only, see Device::hashes) the pieces
+  // are of one part, in part order, host side contiguous, beginning at a leaf boundary of the part;
+  // the device fills in the digest of each 64 KiB leaf. The spans must stay valid until the ticket
+  // is reported. A batch that failed may have copied anything.
   virtual uint64_t submit(Direction, std::span<const Piece> pieces, std::span<uint64_t> leaves) = 0;
   struct Done {
     uint64_t ticket;

@@ -67,14 +67,6 @@ inline void scramble(Sums& sums) {
 }
 
 template <bool kPastCache>
-inline void put(char* to, Vector data) {
-  if (kPastCache)
-    Lanes::stream(to, data);
-  else
-    Lanes::store(to, data);
-}
-
-template <bool kPastCache>
 void copy_blocks(Sums& sums, char* to, const char* from, size_t bytes) {
   Sums local = sums;  // in registers for the whole loop
   for (size_t block = 0; block < bytes; block += kBlock) {
@@ -84,7 +76,7 @@ void copy_blocks(Sums& sums, char* to, const char* from, size_t bytes) {
       for (size_t i = 0; i < kVectors; ++i) {
         const size_t at = block + stripe + i * Lanes::kBytes;
         const Vector data = Lanes::load(from + at);
-        put<kPastCache>(to + at, data);
+        kPastCache ? Lanes::stream(to + at, data) : Lanes::store(to + at, data);
         local.vectors[i] = add_vector(local.vectors[i], data, key + i * Lanes::kBytes);
       }
     }
