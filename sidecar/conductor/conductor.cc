@@ -113,6 +113,15 @@ World::World(const Parts& p, const Limits& l, uint64_t e, EventLog& event_log)
   write_tokens_ns = now_ns;
 }
 
+World::~World() {
+  parked.clear();
+  copies.clear();
+  durable_waiters.clear();
+  fetches.clear();
+  fillings.clear();
+  sessions.clear();
+}
+
 Status World::unknown_handle(const char* what, uint64_t handle) const {
   if (!of_this_epoch(handle))
     return {Code::kStaleHandle, std::string(what) + " handle " + std::to_string(handle) +
@@ -197,7 +206,9 @@ bool Conductor::has_session_room(const Permissions& permissions) const {
 
 void Conductor::open_session(uint64_t number, OpenedSession&& opened) {
   World& world = *world_;
-  ++world.accounts[opened.permissions.entry].sessions;
+  Account& account = world.accounts[opened.permissions.entry];
+  ++account.sessions;
+  account.store_bytes_max = opened.permissions.store_bytes_max;
   auto session = std::make_unique<Session>(number, std::move(opened));
   world.turn_order.push_back(session.get());
   world.sessions[number] = std::move(session);

@@ -44,6 +44,7 @@
   X(writes_failed, "Pages that the store could not write")                                  \
   X(writes_dropped_full, "Queued writes dropped because the write-behind queue was full")   \
   X(writes_dropped_evicted, "Queued writes dropped because the page was evicted")           \
+  X(writes_dropped_quota, "Writes not queued because of store_bytes_max")                  \
   X(not_stored, "Durable puts answered NOT_STORED")                                         \
   X(bytes_written, "Bytes written to the store")                                            \
   X(bytes_read, "Bytes read from the store")                                                \

@@ -97,11 +97,29 @@ void drop_host_copy(World& world, EntryId entry) {
   give_slot(world, slot);
 }
 
+void bind_location(World& world, EntryId entry, const StoreLocation& location, uint64_t bytes) {
+  PageEntry& page = world.index[entry];
+  page.segment = world.segments.number(location.segment);
+  page.store_slot = location.slot;
+  world.segments.add(location, entry, bytes);
+  if (world.entry_accounts.size() <= entry) world.entry_accounts.resize(entry + entry / 4 + 4096);
+  const uint32_t account = page.host_slot != kNowhere ? world.slot_accounts[page.host_slot] : 0;
+  world.entry_accounts[entry] = static_cast<uint16_t>(account);
+  world.accounts[account].store_bytes += page_bytes(world, page);
+}
+
 void drop_store_copy(World& world, EntryId entry) {
   PageEntry& page = world.index[entry];
   if (page.segment == kNowhere) return;
   world.segments.remove(page.segment, page.store_slot);
   page.segment = kNowhere;
+  world.accounts[world.entry_accounts[entry]].store_bytes -= page_bytes(world, page);
+}
+
+bool over_store_quota(const World& world, const PageEntry& page) {
+  const auto account = world.accounts.find(world.slot_accounts[page.host_slot]);
+  if (account == world.accounts.end() || account->second.store_bytes_max == 0) return false;
+  return account->second.store_bytes + page_bytes(world, page) > account->second.store_bytes_max;
 }
 
 void pin(World& world, EntryId entry) {

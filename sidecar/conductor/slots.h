@@ -13,7 +13,10 @@ void give_slot(World& world, SlotId slot);
 // Binds a slot that the pool has as FULL to an entry / takes it away from it and frees it.
 void bind_slot(World& world, EntryId entry, SlotId slot);
 void drop_host_copy(World& world, EntryId entry);
+// Records where the store has the page and charges it to the account that its slot is charged to.
+void bind_location(World& world, EntryId entry, const StoreLocation& location, uint64_t bytes);
 void drop_store_copy(World& world, EntryId entry);
+bool over_store_quota(const World& world, const PageEntry& page);
 
 void pin(World& world, EntryId entry);
 void unpin(World& world, EntryId entry);  // at zero a doomed or placeless entry goes

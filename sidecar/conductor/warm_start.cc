@@ -52,9 +52,7 @@ void add_page(World& world, const FoundSegment& segment, const NamespaceInfo& sp
   PageEntry& page = world.index[entry];
   if (page.segment != kNowhere || page.digest != found.digest)
     return;  // written twice: the first one stands
-  page.segment = world.segments.number(segment.segment);
-  page.store_slot = found.slot;
-  world.segments.add({segment.segment, found.slot}, entry, bytes);
+  bind_location(world, entry, {segment.segment, found.slot}, bytes);
   if ((page.flags & kWriteQueued) != 0) cancel_write(world, entry);
   world.count.pages_scanned.add();
 }

@@ -20,6 +20,7 @@ struct HashOfHash {
 // What an [[allow]] entry's sessions use together.
 struct Account {
   uint64_t pool_bytes = 0, store_bytes = 0, bytes_in_flight = 0, region_bytes = 0;
+  uint64_t store_bytes_max = 0;  // 0 = unlimited
   uint32_t sessions = 0;
 };
 
@@ -31,6 +32,7 @@ struct QueuedWrite {
 
 struct World {
   World(const Parts& parts, const Limits& limits, uint64_t epoch, EventLog& log);
+  ~World();  // regions close on the reaper, which is still there
 
   Parts parts;
   Limits limits;
@@ -78,7 +80,8 @@ struct World {
   uint32_t errands_away = 0;
 
   std::vector<EntryId> slot_entries;    // SlotId -> entry, kNoEntry
-  std::vector<uint32_t> slot_accounts;  // SlotId -> account it is charged to
+  std::vector<uint32_t> slot_accounts;   // SlotId -> account it is charged to
+  std::vector<uint16_t> entry_accounts;  // EntryId -> account its store copy is charged to
   uint64_t last_token = 0, last_handle = 0, last_access = 0, last_session = 0;
   uint64_t next_sweep_ns = 0;  // leases, tickets, parts
   bool draining = false, scanned = true, any_session_ended = false;

@@ -116,6 +116,10 @@ bool queue_write(World& world, EntryId entry) {
   PageEntry& page = world.index[entry];
   if ((page.flags & (kWriteQueued | kWriting)) != 0) return true;
   if (page.segment != kNowhere || page.host_slot == kNowhere) return page.segment != kNowhere;
+  if (over_store_quota(world, page)) {
+    world.count.writes_dropped_quota.add();
+    return false;
+  }
   const uint64_t bytes = world.parts.pool->slot_bytes(page.host_slot);
   while (world.write_queue_bytes + bytes > world.limits.write_behind_bytes)
     if (!drop_coldest(world)) return false;
@@ -166,9 +170,7 @@ void write_done(World& world, StoreDone&& done) {
     if ((page.flags & kDoomed) != 0 || page.segment != kNowhere) {
       discard_location(world, done.location);
     } else {
-      page.segment = world.segments.number(done.location.segment);
-      page.store_slot = done.location.slot;
-      world.segments.add(done.location, entry, done.slot_bytes);
+      bind_location(world, entry, done.location, done.slot_bytes);
     }
   } else {
     world.count.writes_failed.add();
@@ -217,7 +219,7 @@ void trim_store(World& world) {
     for (const EntryId entry : entries) {
       if (entry == kNoEntry) continue;
       PageEntry& page = world.index[entry];
-      page.segment = kNowhere;
+      drop_store_copy(world, entry);
       const bool hot = page.host_slot != kNowhere && page.pins == 0 &&
                        reappended < entries.size() / kReappendedShare;
       if (hot && queue_write(world, entry)) ++reappended;
