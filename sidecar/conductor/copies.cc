@@ -125,6 +125,11 @@ bool start_batch(World& world, std::deque<ItemRef>& queue, CopyKind kind, uint64
   if (world.worker_bytes[worker] >= kWorkerBytes) return false;
   std::unique_ptr<CopyBatch> batch = take_batch(world, queue, kind);
   if (batch == nullptr) return false;
+  if (batch->command.progress != nullptr && batch->refs.size() < batch->refs[0].op->items.size()) {
+    // A page of it is missing: layers that are done for the others must not look done for all.
+    batch->command.kind = CopyKind::kGet;
+    batch->command.progress = nullptr;
+  }
   batch->command.token = world.new_token();
   batch->command.items = batch->items.data();
   batch->command.count = static_cast<uint32_t>(batch->items.size());

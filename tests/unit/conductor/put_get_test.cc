@@ -207,6 +207,19 @@ TEST_F(PutGet, LayeredGetsPublishTheirProgress) {
   EXPECT_TRUE(holds_page(a->block(9), 2));
 }
 
+TEST_F(PutGet, ALayeredGetThatMissesAPageShowsNoProgress) {
+  auto a = std::make_unique<Engine>(node_, clock_, 4ull << 20);
+  a->set_up(fields_of(kPage), 16, {}, /*runs=*/4);
+  fill_page(a->block(0), 1);
+  ASSERT_EQ(a->wait(a->put({}, {1}, a->layout, {0})).items[0], Code::kOk);
+  GetRequest get;
+  get.progress = 5;
+  const Answer got = a->wait(a->get(get, {1, 2}, a->layout, {8, 9}));
+  EXPECT_EQ(got.items, (std::vector<Code>{Code::kOk, Code::kMiss}));
+  EXPECT_TRUE(holds_page(a->block(8), 1));
+  EXPECT_EQ(a->session_memory().info().progress[5].load(), 0u);
+}
+
 TEST_F(PutGet, DeletedPagesAreMissesAndCanBePutAgain) {
   auto a = engine();
   fill_page(a->block(0), 1);
