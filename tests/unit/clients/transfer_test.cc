@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <sys/mman.h>
 
+#include <thread>
+
 #include "tests/unit/clients/fixture.h"
 
 namespace kvsidecar::testing {
@@ -208,6 +210,28 @@ TEST_F(ClientTransfer, ATextOfManyPiecesComesWhole) {
   const std::string expected = "{\"filler\":\"" + std::string(9000, 'x') + "\"}";
   EXPECT_EQ(expected, one->text());
   EXPECT_EQ(expected, two->text());
+}
+
+TEST_F(ClientTransfer, OneClientServesManyThreads) {
+  Engine engine(folder.socket(), 8);
+  std::vector<std::thread> threads;
+  std::atomic<uint32_t> right{0};
+  for (uint32_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      const std::vector<uint32_t> from{2 * t}, to{2 * t + 1};
+      for (uint32_t round = 0; round < 50; ++round) {
+        const uint32_t number = t * 1000 + round;
+        const auto keys = make_keys(number, 1);
+        engine.fill(2 * t, number);
+        auto put = engine.client->put(engine.transfer(keys, from));
+        if (!put.ok() || !put->wait().ok()) return;
+        auto get = engine.client->get(engine.transfer(keys, to));
+        if (!get.ok() || !get->wait().ok()) return;
+        if (engine.holds(2 * t + 1, number)) ++right;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(200u, right);
 }
 
 TEST_F(ClientTransfer, BadArgumentsNameTheFieldAndBeginNothing) {
