@@ -13,6 +13,7 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kRetryNs = 5'000'000'000;
+constexpr uint64_t kBusyRetryNs = 200'000'000;  // a predecessor that is ending lets go soon
 
 struct ChunkJob {
   Result<Chunk> chunk = Status(Code::kInternal, "not opened");
@@ -68,7 +69,8 @@ void ChunkOpener::start_next() {
 void ChunkOpener::arrived(Result<Chunk> chunk, UniqueFd lock) {
   away_ = false;
   if (!chunk) {
-    next_try_ns_ = clock_.now_ns() + kRetryNs;
+    const bool busy = chunk.status().code() == Code::kBusy;
+    next_try_ns_ = clock_.now_ns() + (busy ? kBusyRetryNs : kRetryNs);
     log_event(LogLevel::kError, "chunk_failed",
               {{"number", opened_}, {"text", chunk.status().text()}});
     return;

@@ -106,7 +106,8 @@ void Daemon::State::sleep(uint64_t now_ns) {
         {listener->fd(), POLLIN, 0}, {waker.fd(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
     ::ppoll(waited, 3, &wait, nullptr);
     // Kicks lie behind the listener's epoll: they must be taken before the next sleep.
-    if ((waited[0].revents | waited[1].revents | waited[2].revents) != 0) housekeeping_ns = 0;
+    if (waited[0].revents != 0) listener->step();
+    if ((waited[1].revents | waited[2].revents) != 0) housekeeping_ns = 0;
   }
   conductor->announce_sleep(false);
   waker.retire();

@@ -275,11 +275,11 @@ void Listener::close(Connection& connection, const char* reason) {
   if (!open) --half_open_;
   if (open && host_.session_alive(connection.session))
     host_.session_gone(connection.session, reason);
-  if (open || std::strcmp(reason, "refused") != 0)
-    log_event(open ? LogLevel::kInfo : LogLevel::kWarning,
-              open ? "session_closed" : "handshake_ended",
-              {{"session", connection.session},
-               {"pid", connection.peer.pid},
+  // The end of a session is the host's to tell.
+  if (!open && std::strcmp(reason, "refused") != 0)
+    log_event(LogLevel::kWarning, "handshake_ended",
+              {{"pid", connection.peer.pid},
+               {"uid", connection.peer.uid},
                {"reason", reason},
                {"name", connection.name}});
   for (const UniqueFd* fd : {&connection.socket, &connection.pidfd, &connection.kick})

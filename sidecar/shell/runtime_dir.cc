@@ -2,8 +2,11 @@
 #include "sidecar/shell/runtime_dir.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,6 +31,33 @@ void give_to_client_group(const std::string& path) {
   if (gid) (void)!::chown(path.c_str(), static_cast<uid_t>(-1), *gid);
 }
 
+// True when the process is on its way out: a zombie, exiting, or with a SIGKILL that it hasn't
+// taken.
+bool is_ending(int pid) {
+  constexpr uint64_t kSigkillBit = 1ull << (SIGKILL - 1);
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  if (!status) return true;
+  std::string name, value, rest;
+  while (status >> name >> value && std::getline(status, rest)) {
+    if (name == "State:" && (value == "Z" || value == "X")) return true;
+    if ((name == "SigPnd:" || name == "ShdPnd:") &&
+        (std::strtoull(value.c_str(), nullptr, 16) & kSigkillBit) != 0)
+      return true;
+  }
+  return false;
+}
+
+// Waits for the end of a process that is ending, or may be about to: whoever kills a daemon and
+// starts the next at once must not be refused. True when it is gone.
+bool wait_for_end(int pid) {
+  constexpr int kLookMs = 200, kEndingMs = 5000;
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd) return true;
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  if (!is_ending(pid) && ::poll(&ended, 1, kLookMs) == 1) return true;
+  return is_ending(pid) && ::poll(&ended, 1, kEndingMs) == 1;
+}
+
 Status make_directory(const std::string& path) {
   const bool made = ::mkdir(path.c_str(), 0750) == 0;
   if (made) give_to_client_group(path);
@@ -50,8 +80,10 @@ RuntimeDir::Identity RuntimeDir::identity_of(int pid) {
   // ')'.
   std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
   std::string field;
-  for (int i = 3; i <= 22 && (fields >> field); ++i)
+  for (int i = 3; i <= 22 && (fields >> field); ++i) {
+    if (i == 3 && (field == "Z" || field == "X")) break;  // nothing of it is left but its number
     if (i == 22) identity.start_ticks = std::strtoull(field.c_str(), nullptr, 10);
+  }
   return identity;
 }
 
@@ -72,14 +104,20 @@ Result<RuntimeDir> RuntimeDir::claim(const std::string& path) {
   const std::string file = path + "/kvsidecard.pid";
   dir.lock_ = UniqueFd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!dir.lock_) return os_error("open " + file, errno, Code::kInvalid);
-  if (::flock(dir.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return os_error("lock " + file, errno);
-    return Status(Code::kBusy, "another kvsidecard (pid " +
-                                   std::to_string(read_identity(dir.lock_.get()).pid) +
+  int locked = ::flock(dir.lock_.get(), LOCK_EX | LOCK_NB);
+  if (locked != 0 && errno != EWOULDBLOCK) return os_error("lock " + file, errno);
+  const int owner = read_identity(dir.lock_.get()).pid;
+  if (locked != 0 && owner > 0 && owner != ::getpid() && wait_for_end(owner))
+    locked = ::flock(dir.lock_.get(), LOCK_EX | LOCK_NB);
+  if (locked != 0) {
+    return Status(Code::kBusy, "another kvsidecard (pid " + std::to_string(owner) +
                                    ") has daemon.runtime_dir = \"" + path +
                                    "\"; stop it, or give this one a directory of its own");
   }
   dir.predecessor_ = read_identity(dir.lock_.get());
+  // It lets go of its locks one after the other: the state directory and the store come next.
+  if (!dir.predecessor_gone() && is_ending(dir.predecessor_.pid))
+    wait_for_end(dir.predecessor_.pid);
   const Identity own = identity_of(::getpid());
   const std::string text =
       std::to_string(own.pid) + " " + std::to_string(own.start_ticks) + " " + own.boot_id + "\n";

@@ -13,7 +13,8 @@ namespace kvsidecar {
 class RuntimeDir {
  public:
   // Makes the directory (0750; group: see the socket) if it is missing, locks its pid file and
-  // writes this process into it. kBusy with the owner's pid when another daemon has it.
+  // writes this process into it. kBusy with the owner's pid when another daemon has it;
+  // one that was killed and is still ending is waited for, some seconds at most.
   static Result<RuntimeDir> claim(const std::string& path);
   const std::string& path() const { return path_; }
   // The process that had the directory before: 0 when there was none.

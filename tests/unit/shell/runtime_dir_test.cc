@@ -48,8 +48,8 @@ TEST(RuntimeDir, TheFirstDaemonOfADirectoryHasNoPredecessor) {
   EXPECT_TRUE(first->predecessor_gone());
 }
 
-// Claims the directory in a child that is then killed.
-pid_t claim_and_die(const std::string& path) {
+// A child that has the directory.
+pid_t start_owner(const std::string& path) {
   int ready[2];
   EXPECT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
@@ -61,8 +61,6 @@ pid_t claim_and_die(const std::string& path) {
   char answer = 0;
   EXPECT_EQ(::read(ready[0], &answer, 1), 1);
   EXPECT_EQ(answer, 'y');
-  ::kill(child, SIGKILL);
-  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
   ::close(ready[0]);
   ::close(ready[1]);
   return child;
@@ -70,11 +68,25 @@ pid_t claim_and_die(const std::string& path) {
 
 TEST(RuntimeDir, AKilledDaemonLeavesTheDirectoryFreeAndIsKnownToBeGone) {
   const TempDir dir;
-  const pid_t child = claim_and_die(dir.path());
+  const pid_t child = start_owner(dir.path());
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   const Result<RuntimeDir> next = RuntimeDir::claim(dir.path());
   ASSERT_TRUE(next.ok()) << next.status().text();
   EXPECT_EQ(next->predecessor_pid(), child);
   EXPECT_TRUE(next->predecessor_gone());
+}
+
+TEST(RuntimeDir, ADaemonThatWasKilledThisMomentIsWaitedFor) {
+  const TempDir dir;
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = start_owner(dir.path());
+    ::kill(child, SIGKILL);  // and no waitpid: it is still ending, or a zombie
+    const Result<RuntimeDir> next = RuntimeDir::claim(dir.path());
+    ASSERT_TRUE(next.ok()) << next.status().text();
+    EXPECT_TRUE(next->predecessor_gone());
+    EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  }
 }
 
 TEST(RuntimeDir, APredecessorWhoseProcessIsThereIsNotGone) {

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goal: chunks come in one after the other, those of an earlier daemon are adopted, one that can't
+// be had is tried again, and files of a living daemon are left alone. Method: small chunks in a
+// directory of the test's own; the test turns the reaper and tells the time.
+#include "sidecar/shell/chunk_opener.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "sidecar/shell/log.h"
+#include "tests/unit/shell/fake_clock.h"
+#include "tests/unit/shell/temp_dir.h"
+
+namespace kvsidecar {
+namespace {
+
+class Failing final : public FaultPoints {
+ public:
+  int fail(std::string_view point) override { return point.substr(0, 6) == "chunk." ? error : 0; }
+  int error = 0;
+};
+
+class ChunkOpenerTest : public testing::Test {
+ protected:
+  ChunkOpenerTest() : reaper_(4, nullptr) {
+    set_log_sink([](LogLevel, const std::string&) {}, nullptr);
+    plan_.directory = dir_.path();
+    plan_.pool = "test";
+    plan_.chunk_bytes = 256 * 1024;
+    plan_.pool_bytes = 3 * plan_.chunk_bytes;
+  }
+  ~ChunkOpenerTest() override {
+    for (const auto& memory : ready_) ::munmap(memory.data(), memory.size());
+    set_log_sink(nullptr, nullptr);
+  }
+  std::unique_ptr<ChunkOpener> make() {
+    return std::make_unique<ChunkOpener>(plan_, reaper_, clock_, faults_,
+                                         [this](std::span<std::byte> memory, bool adopt) {
+                                           ready_.push_back(memory);
+                                           adopted_ += adopt ? 1 : 0;
+                                         });
+  }
+  void settle(ChunkOpener& opener) {
+    for (bool busy = true; busy;) {
+      busy = opener.step();
+      busy = reaper_.step() || busy;
+    }
+  }
+  TempDir dir_;
+  ChunkPlan plan_;
+  FakeClock clock_;
+  Failing faults_;
+  Reaper reaper_;
+  std::vector<std::span<std::byte>> ready_;
+  int adopted_ = 0;
+};
+
+TEST_F(ChunkOpenerTest, AllChunksOfThePlanComeIn) {
+  const auto opener = make();
+  EXPECT_EQ(opener->planned(), 3u);
+  settle(*opener);
+  EXPECT_TRUE(opener->done() && opener->idle());
+  ASSERT_EQ(ready_.size(), 3u);
+  EXPECT_EQ(ready_[2].size(), plan_.chunk_bytes);
+  EXPECT_EQ(adopted_, 0);
+}
+
+TEST_F(ChunkOpenerTest, TheChunksOfAnEarlierDaemonAreAdopted) {
+  settle(*make());
+  settle(*make());
+  EXPECT_EQ(ready_.size(), 6u);
+  EXPECT_EQ(adopted_, 3);
+}
+
+TEST_F(ChunkOpenerTest, AChunkThatCannotBeHadIsTriedAgainLater) {
+  faults_.error = ENOSPC;
+  const auto opener = make();
+  settle(*opener);
+  EXPECT_EQ(opener->opened(), 0u);
+  faults_.error = 0;
+  settle(*opener);
+  EXPECT_EQ(opener->opened(), 0u) << "too early";
+  clock_.advance_ns(5'000'000'000);
+  settle(*opener);
+  EXPECT_TRUE(opener->done());
+}
+
+TEST_F(ChunkOpenerTest, TheChunksOfALivingDaemonAreLeftAlone) {
+  const auto first = make();
+  settle(*first);
+  const auto second = make();
+  settle(*second);
+  EXPECT_EQ(second->opened(), 0u);
+  EXPECT_EQ(ready_.size(), 3u);
+}
+
+}  // namespace
+}  // namespace kvsidecar
