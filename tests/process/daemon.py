@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real kvsidecard of a test's own: small pool, own folders, own user allowed everything."""
+import ctypes
+import glob
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+from waiting import DEADLINE_S, ended_within, eventually, readable
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_pools = 0
+
+
+def built(name):
+    """The file of that name in the build folder ($KVSIDECAR_BUILD)."""
+    for folder, _, files in os.walk(os.environ["KVSIDECAR_BUILD"]):
+        if name in files:
+            return os.path.join(folder, name)
+    raise AssertionError(f"{name} is not in {os.environ['KVSIDECAR_BUILD']}")
+
+
+def die_with_parent():
+    """For a child before its exec: nothing outlives a test run that is killed."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _toml(value):
+    return json.dumps(value)  # numbers, texts, truths and lists are written alike
+
+
+class Daemon:
+    """Settings by section, over small defaults; a section's key that is None is left out."""
+
+    def __init__(self, folder, supervisor=False, allow=None, **sections):
+        global _pools
+        _pools += 1
+        self.folder = str(folder)
+        self.pool = f"process-{os.getpid()}-{_pools}"
+        self.supervisor = supervisor
+        os.makedirs(self.folder, exist_ok=True)
+        self.sections = {
+            "daemon": {"runtime_dir": self.path("run"), "state_dir": self.path("state"),
+                       "drain_timeout_s": 10},
+            "host_pool": {"bytes": "64MiB", "chunk_bytes": "32MiB", "span_bytes": "4MiB",
+                          "name": self.pool},
+            "copy": {"threads": 2},
+            "store": {"kind": "file", "root": self.path("store"), "capacity_bytes": "256MiB",
+                      "segment_bytes": "8MiB"},
+            "limits": {},
+            "metrics": {"listen": "127.0.0.1:0"},
+        }
+        for name, keys in sections.items():
+            self.sections[name].update(keys)
+        self.pool = self.sections["host_pool"]["name"]
+        self.allow = allow or [{"uid": [os.getuid()],
+                                "permissions": ["read", "put", "clear", "admin"]}]
+        self.process = None
+        self.baseline = None
+        self.killed_with_store = False
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notify.bind(self.path("notify"))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    @property
+    def socket(self):
+        return self.path("run/kvsidecar.sock")
+
+    @property
+    def pid(self):
+        """Of the daemon itself, also under a supervisor."""
+        with open(self.path("run/kvsidecard.pid"), encoding="utf-8") as file:
+            return int(file.read().split()[0])
+
+    @property
+    def epoch(self):
+        """Of its present life."""
+        return int(re.findall(r"\bstarted\b.*\bepoch=(\d+)", self.log())[-1])
+
+    def write_config(self):
+        lines = []
+        for section, keys in self.sections.items():
+            lines.append(f"[{section}]")
+            lines += [f"{key} = {_toml(value)}" for key, value in keys.items() if value is not None]
+        for entry in self.allow:
+            lines.append("[[allow]]")
+            lines += [f"{key} = {_toml(value)}" for key, value in entry.items()]
+        os.makedirs(self.path("store"), exist_ok=True)
+        with open(self.path("kvsidecar.toml"), "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        return self.path("kvsidecar.toml")
+
+    def spawn(self):
+        """Starts the process and doesn't wait for it."""
+        while readable([self._notify], 0):
+            self._notify.recv(4096)
+        command = [built("kvsidecard"), "--config", self.write_config()]
+        if not self.supervisor:
+            command.append("--no-supervisor")
+        with open(self.path("daemon.log"), "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, preexec_fn=die_with_parent,
+                env=dict(os.environ, NOTIFY_SOCKET=self.path("notify")))
+        return self
+
+    def wait_ready(self, seconds=DEADLINE_S):
+        """Until the daemon says READY=1."""
+        pidfd = os.pidfd_open(self.process.pid)
+        try:
+            while True:
+                ready = readable([self._notify, pidfd], seconds)
+                assert self._notify in ready, f"kvsidecard isn't ready:\n{self.log()}"
+                if b"READY=1" in self._notify.recv(4096):
+                    return self
+        finally:
+            os.close(pidfd)
+
+    def start(self):
+        return self.spawn().wait_ready()
+
+    def kill(self):
+        """SIGKILL, and its end."""
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+        self.killed_with_store = self.sections["store"]["kind"] == "file"
+
+    def pause(self):
+        """SIGSTOP to the daemon; returns when it stands still."""
+        pid = self.pid
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: re.search(r"^State:\tT", proc_text(pid, "status"), re.MULTILINE),
+                   "the daemon stands still")
+
+    def resume(self):
+        os.kill(self.pid, signal.SIGCONT)
+
+    def terminate(self, seconds=DEADLINE_S):
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait(seconds)
+
+    def wait(self, seconds=DEADLINE_S):
+        pidfd = os.pidfd_open(self.process.pid)
+        try:
+            assert ended_within(pidfd, seconds), f"kvsidecard didn't end:\n{self.log()}"
+        finally:
+            os.close(pidfd)
+        return self.process.wait()
+
+    @property
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def log(self):
+        with open(self.path("daemon.log"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def log_has(self, pattern, seconds=DEADLINE_S):
+        return eventually(lambda: re.search(pattern, self.log()), f"log has {pattern}",
+                          seconds=seconds)
+
+    def http(self, path):
+        """(status, text) of a page of the metrics server."""
+        port = re.findall(r"metrics_port=(\d+)", self.log())[-1]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    def shm_files(self):
+        return sorted(glob.glob(f"/dev/shm/kvsidecar.{self.pool}.*"))
+
+    def remove(self):
+        """The end, whatever has happened before."""
+        if self.running:
+            if self.supervisor:  # its child dies with it
+                self.process.kill()
+            else:
+                os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._notify.close()
+        for path in self.shm_files():
+            os.unlink(path)
+
+
+def proc_text(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", encoding="utf-8") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
