@@ -303,5 +303,5 @@ class Client:
         ids = [op.id for op in ops if not op.finished]
         if ids:
             self._core.library.kvs_wait_all(self._core.c, (ctypes.c_uint64 * len(ids))(*ids),
-                                            len(ids), nanoseconds(timeout))
+                                            len(ids), max(nanoseconds(timeout), 1))
         return all([op.finished for op in ops])

@@ -112,7 +112,8 @@ class Op:
         and, for a get, its settling. The GIL is free meanwhile. False: it goes on."""
         if self._result is not None:
             return True
-        left = _structs.FOREVER_NS if timeout is None else nanoseconds(timeout)
+        # 0 would be the client's default in the C ABI.
+        left = _structs.FOREVER_NS if timeout is None else max(nanoseconds(timeout), 1)
         library, c = self._core.library, self._core.c
         signals = threading.current_thread() is threading.main_thread()
         while True:
