@@ -76,5 +76,8 @@ EOF
 "$daemon" --config "$work/kvsidecar.toml" --check-config >&2
 
 say "host pool $pool_mib MiB, store $work/store; the daemon is killed in the middle"
+defaults=()
+[[ " $* " == *" --requests"* ]] || defaults+=(--requests 12000)
+[[ " $* " == *" --page-bytes"* ]] || defaults+=(--page-bytes 16384)
 "$tool" replay --daemon "$daemon" --config "$work/kvsidecar.toml" \
-  --socket "$work/run/kvsidecar.sock" --page-bytes 16384 "$@"
+  --socket "$work/run/kvsidecar.sock" "${defaults[@]}" "$@"
