@@ -103,6 +103,7 @@ class Conductor {
   Gauges gauges() const;
   // JSON, as `kvsidecar status`, for a fatal log or a test.
   std::string status_json() const;
+  const struct World& world() const { return *world_; }  // for tests' invariants
 
  private:
   std::unique_ptr<struct World> world_;

@@ -30,6 +30,9 @@ class SegmentTable {
   uint32_t victim();
   const std::vector<EntryId>& entries(uint32_t number) const;  // by store slot; kNoEntry = gone
   void erase(uint32_t number);                                 // after kUnlink was submitted
+  // Dense numbers are below this; one may be between two segments.
+  uint32_t numbers() const { return static_cast<uint32_t>(segments_.size()); }
+  bool in_use(uint32_t number) const { return segments_[number].id != 0; }
   uint64_t used_bytes() const { return used_bytes_; }
   size_t segments() const { return numbers_.size(); }
 

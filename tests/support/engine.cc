@@ -110,10 +110,10 @@ void Engine::die(const char* reason) {
   node_.conductor().session_gone(session_, reason);
 }
 
-uint64_t Engine::send_record(RecordType type, Bytes record) {
+uint64_t Engine::send_record(RecordType type, Bytes record, uint64_t request) {
   RecordHead head{};
   head.type = static_cast<uint16_t>(type);
-  head.request = ++last_request_;
+  head.request = request != 0 ? request : ++last_request_;
   head.deadline_ns = clock_.now_ns() + timeout_ns;
   KV_CHECK(out_->push(head, record));
   out_->publish();
@@ -123,7 +123,9 @@ uint64_t Engine::send_record(RecordType type, Bytes record) {
 std::vector<uint32_t> Engine::take_claims(uint64_t request, size_t count) {
   std::vector<uint32_t>& words = claims_[request];
   for (size_t i = 0; i < count; ++i) {
+    while (claim_taken_[next_claim_ % kGeometry.claims]) ++next_claim_;
     words.push_back(next_claim_++ % kGeometry.claims);
+    claim_taken_[words.back()] = true;
     share_memory_.claim(words.back())
         ->store(claim_value(request, static_cast<uint16_t>(i), ClaimState::kQueued),
                 std::memory_order_release);
@@ -219,6 +221,7 @@ void Engine::read_answers() {
     in_->consume();
     if (!last) continue;
     KV_CHECK(answers_.count(request) == 0);  // exactly one answer
+    for (const uint32_t word : claims_[request]) claim_taken_[word] = false;
     answers_[request] = std::move(partial_[request]);
     partial_.erase(request);
   }

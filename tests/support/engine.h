@@ -57,8 +57,10 @@ class Engine {
     encode(request, record);
     return send_record(type, record);
   }
-  uint64_t send_record(RecordType type, Bytes record);
-  // A number for a request to be built by hand; claims it (blocks of a put or get) QUEUED.
+  // `request` 0: the next number; else that number once more, for a lookup's further records.
+  uint64_t send_record(RecordType type, Bytes record, uint64_t request = 0);
+  // Claims for a request to be built by hand (items of a put or get), QUEUED. A word is free again
+  // once its request's answer was read.
   std::vector<uint32_t> take_claims(uint64_t request, size_t count);
 
   std::optional<Answer> answer(uint64_t request);  // null: not yet
@@ -72,6 +74,7 @@ class Engine {
   std::span<std::byte> block(uint32_t number) {
     return memory_.subspan(number * block_bytes, block_bytes);
   }
+  std::span<std::byte> memory() { return memory_; }
   SessionMemory& session_memory() { return share_memory_; }
   uint64_t session() const { return session_; }
   uint64_t next_request() const { return last_request_ + 1; }
@@ -97,6 +100,7 @@ class Engine {
   uint64_t last_request_ = 0, last_token_ = 0;
   uint32_t next_claim_ = 0;
   std::map<uint64_t, std::vector<uint32_t>> claims_;
+  std::vector<bool> claim_taken_ = std::vector<bool>(kGeometry.claims);
   std::map<uint64_t, Answer> answers_, partial_;
 };
 

@@ -4,7 +4,6 @@
 namespace kvsidecar::testing {
 namespace {
 
-constexpr size_t kQueueEntries = 64;
 constexpr int kSettleStepsMax = 1'000'000;
 
 std::span<std::byte> aligned_chunk(NodeRemains& remains, uint64_t bytes) {
@@ -22,20 +21,20 @@ Node::Node(const NodeOptions& options, NodeRemains& remains, Clock& clock, Seede
     : options_(options),
       device_(random.next(), faults),
       pool_(options.epoch, options.span_bytes),
-      hash_worker_(kQueueEntries, &waker_),
-      reaper_(kQueueEntries, &waker_),
-      device_reaper_(kQueueEntries, &waker_) {
+      hash_worker_(options.queue_entries, &waker_),
+      reaper_(options.queue_entries, &waker_),
+      device_reaper_(options.queue_entries, &waker_) {
   Parts parts;
   parts.clock = &clock;
   parts.random = &random;
   parts.device = &device_;
   for (size_t i = 0; i < options.copy_workers; ++i) {
-    copy_workers_.push_back(std::make_unique<CopyWorker>(device_, clock, kQueueEntries, &waker_));
+    copy_workers_.push_back(std::make_unique<CopyWorker>(device_, clock, options.queue_entries, &waker_));
     parts.copy_workers.push_back(copy_workers_.back().get());
     workers_.push_back(copy_workers_.back().get());
   }
   if (options.inline_copies) {
-    inline_copy_ = std::make_unique<CopyWorker>(device_, clock, kQueueEntries, nullptr);
+    inline_copy_ = std::make_unique<CopyWorker>(device_, clock, options.queue_entries, nullptr);
     parts.inline_copy = inline_copy_.get();
   }
   parts.hash_workers.push_back(&hash_worker_);

@@ -17,6 +17,7 @@ struct NodeOptions {
   uint64_t epoch = 1;
   size_t copy_workers = 1;
   bool inline_copies = false;
+  size_t queue_entries = 64;  // of each worker: few make queues full
   Limits limits{};
   Store* store = nullptr;  // null = none
 };

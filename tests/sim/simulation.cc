@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/simulation.h"
+
+#include <cstring>
+
+#include "tests/sim/invariants.h"
+
+namespace kvsidecar::sim {
+namespace {
+
+constexpr int kCalmRounds = 60;
+constexpr uint64_t kCalmNs = 1'000'000'000;
+constexpr uint64_t kMovesPerFullLook = 32;
+
+// Free slots are poisoned under ASAN; a killed daemon's memory is looked at all the same.
+#if defined(__clang__) || defined(__GNUC__)
+__attribute__((no_sanitize("address")))
+#endif
+std::vector<uint64_t> copy_of(std::span<const std::byte> memory) {
+  std::vector<uint64_t> copy(memory.size() / 8);
+  const auto* words = reinterpret_cast<const volatile uint64_t*>(memory.data());
+  for (size_t i = 0; i < copy.size(); ++i) copy[i] = words[i];
+  return copy;
+}
+
+}  // namespace
+
+Simulation::Simulation(uint64_t seed) : shared_(seed), faults_(shared_.random) {
+  shared_.plan = make_scenario(shared_.random);
+  faults_.chances = shared_.plan.device_faults;
+  faults_.in_copy = [this] {
+    if (shared_.random.one_in(8))
+      actors_[shared_.random.below(actors_.size())]->meddle();
+  };
+  start_daemon();
+  for (size_t i = 0; i < shared_.plan.actors.size(); ++i)
+    actors_.push_back(
+        std::make_unique<Actor>(shared_, static_cast<int>(i), shared_.plan.actors[i]));
+}
+
+Simulation::~Simulation() {
+  faults_.in_copy = nullptr;
+  faults_.chances = {};
+  if (store_ != nullptr) store_->set_faults({});
+  actors_.clear();
+}
+
+void Simulation::start_daemon() {
+  Scenario& plan = shared_.plan;
+  if (plan.has_store) {
+    store_ = std::make_unique<WatchedStore>(disk_, plan.store, shared_.random);
+    store_->set_faults(plan.store_faults);
+    plan.node.store = store_.get();
+  }
+  node_ = std::make_unique<testing::Node>(plan.node, remains_, shared_.clock, shared_.random,
+                                          faults_);
+  shared_.node = node_.get();
+  shared_.scanned = false;
+  node_->conductor().scan_store();
+  shared_.trace.event("daemon of epoch " + std::to_string(plan.node.epoch) + " starts");
+}
+
+// As by SIGKILL: what was in flight just stops. The parts are taken down in order, which moves
+// memory, records and disk on; so those are put back to what they were at the kill.
+void Simulation::kill_daemon() {
+  const bool power = shared_.random.one_in(4);  // the machine went, not only the daemon
+  shared_.trace.event(power ? "power fails" : "daemon is killed");
+  const std::vector<uint64_t> memory = copy_of(remains_.chunk);
+  const testing::KeptNamespaces records = remains_.namespaces;
+  const MemoryDisk disk = *disk_;
+  if (store_ != nullptr) {
+    late_writes_ = store_->reads_in_flight();
+    store_->set_faults({});
+  }
+  faults_.chances = {};
+  for (auto& actor : actors_) actor->daemon_killed();
+  node_.reset();
+  store_.reset();
+  std::memcpy(remains_.chunk.data(), memory.data(), remains_.chunk.size());
+  remains_.namespaces.records = records.records;
+  *disk_ = disk;
+  if (power) {
+    std::memset(remains_.chunk.data(), 0, remains_.chunk.size());
+    disk_->crash(shared_.random);
+    late_writes_.clear();
+  }
+  shared_.model.daemon_gone(power);
+}
+
+void Simulation::restart_daemon() {
+  take_excuses();
+  kill_daemon();
+  ++shared_.plan.node.epoch;
+  ++restarts_;
+  faults_.chances = shared_.plan.device_faults;
+  predecessor_gone_ = false;
+  start_daemon();
+}
+
+void Simulation::land_late_writes() {
+  testing::SeededRandom& random = shared_.random;
+  if (predecessor_gone_) return;
+  for (const LateWrite& write : late_writes_)
+    if (random.one_in(4))
+      for (uint64_t i = 0; i < write.bytes; i += 64)
+        write.page[i] = static_cast<std::byte>(random.next());
+  if (!random.one_in(3)) return;
+  shared_.trace.event("the predecessor is gone");
+  late_writes_.clear();
+  predecessor_gone_ = true;
+  node_->conductor().predecessor_gone();
+}
+
+void Simulation::pass_time() {
+  testing::SeededRandom& random = shared_.random;
+  uint64_t ns = random.below(200'000);
+  if (random.one_in(20)) ns = random.below(100'000'000);
+  if (random.one_in(200)) ns = random.below(10'000'000'000);
+  shared_.clock.advance_ns(ns);
+  shared_.trace.event("time " + std::to_string(shared_.clock.now_ns()));
+}
+
+void Simulation::change_faults() {
+  if (store_ == nullptr) return;
+  testing::SeededRandom& random = shared_.random;
+  MemoryFaults faults = shared_.plan.store_faults;
+  faults.held = random.one_in(4);
+  faults.full = random.one_in(6);
+  store_->set_faults(faults);
+  shared_.trace.event(std::string("store") + (faults.held ? " stalls" : " moves") +
+                      (faults.full ? ", full" : ""));
+}
+
+void Simulation::one_move() {
+  testing::SeededRandom& random = shared_.random;
+  ++moves_;
+  const uint64_t dice = random.below(10'000);
+  if (dice < shared_.plan.restarts_per_10k) return restart_daemon();
+  if (dice < 6000) return node_->step_one(random);
+  if (dice < 9000) return actors_[random.below(actors_.size())]->act();
+  if (dice < 9800) return pass_time();
+  if (dice < 9900) return change_faults();
+  land_late_writes();
+}
+
+void Simulation::take_excuses() {
+  const Counters& count = node_->conductor().counters();
+  Excuses& excuses = shared_.excuses;
+  excuses.evicted = excuses.evicted || count.pages_evicted.value() > 0;
+  excuses.corrupt = excuses.corrupt || count.pages_corrupt.value() > 0;
+  excuses.trimmed = excuses.trimmed || count.segments_unlinked.value() > 0;
+  shared_.scanned = node_->conductor().gauges().scanned;
+}
+
+void Simulation::look() {
+  take_excuses();
+  const bool whole = moves_ % kMovesPerFullLook == 0;
+  const std::string wrong = whole ? broken_invariant(*node_, shared_.plan)
+                                  : broken_sum(node_->conductor().counters());
+  if (!wrong.empty()) shared_.trace.violation(wrong);
+}
+
+// Nothing fails any more and no engine asks anything new: every request must end, and then nothing
+// may be left but pages.
+void Simulation::calm_down() {
+  shared_.trace.event("calm");
+  faults_.chances = {};
+  if (store_ != nullptr) store_->set_faults({});
+  const auto waits = [this] {
+    for (const auto& actor : actors_)
+      if (actor->waits()) return true;
+    return false;
+  };
+  for (auto& actor : actors_) actor->finish();
+  for (int round = 0; round < kCalmRounds && !shared_.trace.failed(); ++round) {
+    if (!node_->settle()) shared_.trace.violation("the daemon never comes to rest");
+    take_excuses();
+    for (auto& actor : actors_) actor->read();
+    shared_.clock.advance_ns(kCalmNs);
+  }
+  if (waits()) shared_.trace.violation("a request never ended");
+  for (auto& actor : actors_) actor->check_blocks();
+  node_->conductor().predecessor_gone();
+  std::string wrong = broken_invariant(*node_, shared_.plan);
+  if (wrong.empty()) wrong = broken_rest(*node_);
+  if (!wrong.empty()) shared_.trace.violation("at rest: " + wrong);
+  for (auto& actor : actors_) actor->die("the end");
+  node_->settle();
+  wrong = broken_end(*node_);
+  if (!wrong.empty()) shared_.trace.violation("at the end: " + wrong);
+}
+
+Outcome Simulation::run() {
+  for (int step = 0; step < shared_.plan.steps && !shared_.trace.failed(); ++step) {
+    one_move();
+    look();
+  }
+  evicted_ = node_->conductor().counters().pages_evicted.value();
+  if (!shared_.trace.failed()) calm_down();
+  Outcome outcome;
+  if (shared_.trace.failed()) outcome.failure = shared_.trace.report();
+  outcome.hash = shared_.trace.hash();
+  outcome.events = shared_.trace.now();
+  outcome.restarts = restarts_;
+  outcome.writes = shared_.model.writes();
+  outcome.evicted = evicted_;
+  return outcome;
+}
+
+}  // namespace kvsidecar::sim
