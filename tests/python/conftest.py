@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real kvsidecard of the build folder ($KVSIDECAR_BUILD) in a temporary directory, and clients."""
+"""A real kvsidecard of the build folder ($KVSIDECAR_BUILD) in a temporary directory; clients."""
 import os
 import sys
 

@@ -65,7 +65,8 @@ def test_wrong_keys_are_refused_by_name(keys, key_bytes, word, maybe_numpy):
         _buffers.pack_keys(keys, key_bytes)
 
 
-@pytest.mark.parametrize("numbers", [[1, 2, 3], (1, 2, 3), range(1, 4), array.array("I", [1, 2, 3])])
+@pytest.mark.parametrize("numbers", [[1, 2, 3], (1, 2, 3), range(1, 4),
+                                     array.array("I", [1, 2, 3])])
 def test_numbers_of_any_form_become_32_bits(numbers, maybe_numpy):
     packed = _buffers.pack_numbers(numbers, 4, "blocks")
     assert packed.count == 3

@@ -88,7 +88,7 @@ def _pieces_struct(pieces: Pieces, items: int) -> Tuple[_structs.Items, Any]:
     counts = _one_each(pack_numbers(pieces.counts, 4, "counts"), items, "counts")
     if not len(pieces.regions) == len(pieces.offsets) == len(pieces.lengths) == \
             sum(memoryview(counts.owner)):
-        raise Misuse("regions, offsets, lengths and the sum of counts differ; give one of each a run")
+        raise Misuse("regions, offsets, lengths and the sum of counts differ; give one each a run")
     flat = array.array("Q", itertools.chain.from_iterable(zip(
         (region.id for region in pieces.regions), pieces.offsets, pieces.lengths)))
     return _structs.Items(runs=flat.buffer_info()[0], run_counts=counts.address), \

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "clients/cli/commands.h"
+#include "clients/cli/print.h"
+
+namespace kvsidecar {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string yes_no(const Json& answer, const char* name) {
+  return answer.value(name, false) ? "yes" : "no";
+}
+
+std::string answer_text(const Json& answer) {
+  std::string out =
+      line_text("namespace", answer.value("namespace", "?") + " (" + answer.value("model", "?") +
+                                 ", " + answer.value("pool", "?") + ", generation " +
+                                 std::to_string(answer.value("generation", 0ull)) + ")");
+  const std::string place = answer.value("place", "?");
+  out += line_text("  place", place);
+  std::string why = answer.value("why", "?");
+  if (answer.contains("seconds_ago"))
+    why += ", " + std::to_string(answer.value("seconds_ago", 0ull)) + " s ago";
+  out += line_text("  why", why);
+  if (place == "miss") return out;
+  out +=
+      line_text("  in the store", answer.value("write_queued", false) ? "its write is queued"
+                                                                      : yes_no(answer, "stored"));
+  out += line_text("  checked", yes_no(answer, "verified"));
+  out += line_text("  held by", std::to_string(answer.value("pins", 0ull)));
+  return out;
+}
+
+}  // namespace
+
+int run_why(const Target& target, const WhyOptions& options) {
+  auto key = bytes_of_hex("KEY", options.key);
+  if (!key) return fail(target, "why", key.status());
+  std::optional<NamespaceId> space;
+  if (!options.name_space.empty()) {
+    auto id = namespace_of_hex(options.name_space);
+    if (!id) return fail(target, "why", id.status());
+    space = *id;
+  }
+  auto asker = Asker::open(target);
+  if (!asker) return fail(target, "why", asker.status());
+  auto text = asker->why(*key, space);
+  if (!text) return fail(target, "why", text.status());
+  const Json json = Json::parse(*text, nullptr, false);
+  if (target.json || !json.is_object() || !json.contains("answers")) {
+    std::printf("%s\n", text->c_str());
+    return 0;
+  }
+  if (json["answers"].empty()) std::printf("no namespace is known here\n");
+  for (const Json& answer : json["answers"]) std::printf("%s", answer_text(answer).c_str());
+  return 0;
+}
+
+}  // namespace kvsidecar
