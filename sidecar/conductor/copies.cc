@@ -14,6 +14,8 @@ constexpr uint64_t kBatchBytes = 4ull
                                  << 20;  // one command; big enough to hide the hop between threads
 constexpr uint64_t kWorkerBytes = 16ull
                                   << 20;  // at one worker at a time: more would only delay loads
+constexpr uint64_t kStoreBytes = 8ull
+                                 << 20;  // and this much more for stores: loads never shut them out
 constexpr uint64_t kTurnBytes = 8ull
                                 << 20;  // what a session may start before it is the next one's turn
 constexpr uint32_t kBatchItems = 256;
@@ -122,7 +124,8 @@ bool run_inline(World& world, std::unique_ptr<CopyBatch>& batch) {
 
 bool start_batch(World& world, std::deque<ItemRef>& queue, CopyKind kind, uint64_t& started_bytes) {
   const size_t worker = least_loaded(world);
-  if (world.worker_bytes[worker] >= kWorkerBytes) return false;
+  const uint64_t room = kWorkerBytes + (kind == CopyKind::kPut ? kStoreBytes : 0);
+  if (world.worker_bytes[worker] >= room) return false;
   std::unique_ptr<CopyBatch> batch = take_batch(world, queue, kind);
   if (batch == nullptr) return false;
   if (batch->command.progress != nullptr && batch->refs.size() < batch->refs[0].op->items.size()) {

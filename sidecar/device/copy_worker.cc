@@ -5,6 +5,12 @@
 
 namespace kvsidecar {
 
+namespace {
+
+constexpr uint32_t kLoadBatchesPerStore = 8;  // loads go first, yet never starve a waiting store
+
+}  // namespace
+
 struct CopyWorker::State {
   State(Device& copy_device, Clock& copy_clock, size_t capacity, Waker* waker)
       : clock(copy_clock),
@@ -14,7 +20,10 @@ struct CopyWorker::State {
         done(capacity),
         device_queue(copy_device.make_queue()) {}
 
-  std::deque<RunningCommand>& first_waiting() { return loads.empty() ? stores : loads; }
+  std::deque<RunningCommand>& first_waiting() {
+    const bool store_is_due = !stores.empty() && loads_ahead >= kLoadBatchesPerStore;
+    return loads.empty() || store_is_due ? stores : loads;
+  }
   bool may_take() { return loads.size() + stores.size() < done.room(); }
   void take_commands();
   bool start_batch();
@@ -28,6 +37,7 @@ struct CopyWorker::State {
   Queue<CopyDone> done;
   // Taken, unfinished; the front of each may be half done. For each of them `done` has room.
   std::deque<RunningCommand> loads, stores;
+  uint32_t loads_ahead = 0;             // batches of loads that passed a waiting store in a row
   RunningCommand* in_flight = nullptr;  // whose batch the device has
   uint64_t ticket = 0;
   // Last: goes first, while the batch that it may still hold is there.
@@ -51,6 +61,7 @@ bool CopyWorker::State::start_batch() {
     command.settle(Code::kOk);
   } else {
     in_flight = &command;
+    if (&waiting == &loads && !stores.empty()) ++loads_ahead;
     ticket = device_queue->submit(command.direction(), command.pieces(), command.leaves());
   }
   return true;
@@ -68,6 +79,7 @@ uint64_t CopyWorker::State::end_batch() {
 void CopyWorker::State::complete(std::deque<RunningCommand>& finished) {
   KV_CHECK(done.try_push(CopyDone{finished.front().token()}));
   finished.pop_front();
+  if (&finished == &stores) loads_ahead = 0;
   if (done_waker != nullptr) done_waker->wake();
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy worker: claims items, moves their bytes through a device's queue in batches of at most 8
 // MiB, and makes the digest of what it stores. Commands run in order of arrival; loads that wait go
-// before stores that wait. The conductor keeps one that no thread turns, for copies of at most 512
-// KiB that it runs itself.
+// before stores that wait, but for one batch in nine. The conductor keeps one that no thread turns,
+// for copies of at most 512 KiB that it runs itself.
 #pragma once
 #include <deque>
 #include <memory>

@@ -168,17 +168,33 @@ TEST_F(PutGet, ARevokedClaimIsNeverCopied) {
   EXPECT_TRUE(holds_page(a->block(2), 77));
 }
 
-TEST_F(PutGet, AnAbandonedPutNeverCounts) {
-  auto a = engine();
-  fill_page(a->block(0), 1);
-  const uint64_t request = a->put({}, {1}, a->layout, {0});
-  const Claim claim = a->claim(request, 0);
-  for (int i = 0; i < 100 && claim.state() != ClaimState::kCopying; ++i) node_.step();
-  ASSERT_TRUE(claim.move(ClaimState::kCopying, ClaimState::kAbandoned));
-  EXPECT_EQ(a->wait(request).items[0], Code::kAbandoned);
-  EXPECT_EQ(a->wait(a->lookup({}, {1})).head.value, 0u);
-  EXPECT_EQ(node_.pool().usage().slots_filling, 0u);
-  EXPECT_EQ(count(&Counters::pages_put_abandoned), 1u);
+// The client acts in the middle of a copy: the device asks this before it touches the first byte.
+class AbandonDuringCopy final : public FaultPoints {
+ public:
+  int fail(std::string_view point) override {
+    if (point == "device.copy" && claim)
+      moved = claim.move(ClaimState::kCopying, ClaimState::kAbandoned);
+    return 0;
+  }
+  Claim claim;
+  bool moved = false;
+};
+
+TEST(Abandon, APutGivenUpDuringItsCopyNeverCounts) {
+  FakeClock clock;
+  SeededRandom random(1);
+  NodeRemains remains;
+  AbandonDuringCopy abandon;
+  Node node({}, remains, clock, random, abandon);
+  Engine a(node, clock, 4ull << 20);
+  a.set_up(fields_of(kPage), 16);
+  const uint64_t request = a.put({}, {1}, a.layout, {0});
+  abandon.claim = a.claim(request, 0);
+  EXPECT_EQ(a.wait(request).items[0], Code::kAbandoned);
+  EXPECT_TRUE(abandon.moved);
+  EXPECT_EQ(a.wait(a.lookup({}, {1})).head.value, 0u);
+  EXPECT_EQ(node.pool().usage().slots_filling, 0u);
+  EXPECT_EQ(node.conductor().counters().pages_put_abandoned.value(), 1u);
 }
 
 TEST_F(PutGet, WhenTheFirstWriterFailsTheNextOneTakesOver) {

@@ -220,5 +220,15 @@ TEST(CopyWorkerDeathTest, AnItemWhosePartDoesntFitItsLayoutIsOurBugAndCaught) {
   EXPECT_DEATH(rig.worker.step(), "check failed");
 }
 
+TEST(CopyWorker, LoadsThatNeverEndDoNotStarveAStore) {
+  ManualRig rig(40, 1, 8 * kMiB / 8, 64);
+  rig.submit(CopyKind::kPut, 1, 0, 1);
+  for (uint32_t i = 1; i < 40; ++i) rig.submit(CopyKind::kGet, 1 + i, i, 1);
+  const std::vector<uint64_t> order = rig.run_out();
+  const auto store = std::find(order.begin(), order.end(), 1u);
+  ASSERT_NE(store, order.end());
+  EXPECT_LT(store - order.begin(), 12);
+}
+
 }  // namespace
 }  // namespace kvsidecar
