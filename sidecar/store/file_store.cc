@@ -15,6 +15,7 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kCloseWaitNs = 20'000'000;
+constexpr uint64_t kIoWaitNs = 1'000'000;
 
 void warn_about_capacity(const FileStoreOptions& options, const StoreLog& log) {
   struct statvfs facts {};
@@ -96,7 +97,15 @@ bool FileStore::has_work() {
   return !s.backlog.empty() && s.done.room() > 0;
 }
 
-bool FileStore::step() { return state_->turn(); }
+bool FileStore::step() {
+  if (state_->turn()) return true;
+  if (state_->io->in_flight() == 0) return false;
+  // Only I/O is out: its completion, or a command, signals the waker's eventfd.
+  waker().announce();
+  if (!has_work()) waker().sleep(kIoWaitNs);
+  waker().retire();
+  return has_work();
+}
 
 bool FileStore::State::turn() {
   reported = false;

@@ -49,7 +49,8 @@ std::unique_ptr<Io> make_transfer(IoKind kind, int fd, uint64_t offset, std::byt
 
 class IoQueue {
  public:
-  static constexpr size_t kDepth = 32;  // in flight; the breaker's probe may come on top
+  // In flight: 32 pages, each with its trailer. The breaker's probe may come on top.
+  static constexpr size_t kDepth = 64;
 
   IoQueue(std::unique_ptr<Uring> ring, Clock& clock, FaultPoints& faults, StoreLog log);
   ~IoQueue();  // nothing may be in flight

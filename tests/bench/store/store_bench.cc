@@ -23,7 +23,8 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kPage = 1 << 20;
-constexpr size_t kDepth = 32;
+// The store keeps 32 pages in flight; as many again wait, so that it needn't wait for us.
+constexpr size_t kDepth = 64;
 constexpr double kReach = 0.9;
 
 struct Settings {
