@@ -64,7 +64,7 @@ struct Gauges {
   uint64_t operations = 0, fillings = 0, fetches = 0, write_behind_bytes = 0,
            write_behind_pages = 0;
   uint64_t store_bytes = 0, segments = 0, namespaces = 0, groups = 0;
-  bool scanned = false;
+  bool scanned = false, draining = false;
 };
 
 class Conductor {

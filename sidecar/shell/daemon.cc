@@ -45,7 +45,6 @@ void Daemon::State::leave_snapshot() {
   now.epoch = epoch;
   now.chunks = chunks->opened();
   now.chunks_planned = chunks->planned();
-  now.draining = drain_until_ns != 0;
   metrics.leave_snapshot(now);
 }
 

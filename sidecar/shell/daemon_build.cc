@@ -151,7 +151,7 @@ Status Daemon::State::start_http() {
   handlers["/readyz"] = [this, scan_until_ns]() -> HttpResponse {
     const MetricsSnapshot now = metrics.snapshot();
     const bool scanned = now.gauges.scanned || clock.now_ns() >= scan_until_ns;
-    if (now.draining) return {503, "text/plain", "draining\n"};
+    if (now.gauges.draining) return {503, "text/plain", "draining\n"};
     if (now.chunks == 0) return {503, "text/plain", "no chunk of the host pool is in yet\n"};
     if (!scanned) return {503, "text/plain", "the store is being scanned\n"};
     return {200, "text/plain", "ready\n"};

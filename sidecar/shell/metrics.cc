@@ -58,7 +58,7 @@ std::vector<prometheus::MetricFamily> gauge_families(const MetricsSnapshot& s) {
       {"epoch", "This life of the daemon", s.epoch},
       {"chunks", "Chunks of the host pool that are in use", s.chunks},
       {"chunks_planned", "Chunks that the host pool will have", s.chunks_planned},
-      {"draining", "1 while the daemon is shutting down", s.draining ? 1u : 0u},
+      {"draining", "1 while the daemon is shutting down", g.draining ? 1u : 0u},
       {"store_scanned", "1 once the store's directories have been read", g.scanned ? 1u : 0u},
       {"pool_bytes", "Bytes of the host pool", g.pool.bytes},
       {"pool_spans", "Spans of the host pool", g.pool.spans},

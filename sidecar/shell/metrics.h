@@ -16,7 +16,6 @@ struct StoreCounters;
 struct MetricsSnapshot {
   Gauges gauges;
   uint64_t epoch = 0, chunks = 0, chunks_planned = 0;
-  bool draining = false;
 };
 
 class Metrics {
