@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
   Options options;
   std::function<int()> chosen;
   CLI::App app("Look at, ask and exercise the node's KV cache daemon.", "kvsidecar");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.set_version_flag("--version", "kvsidecar " KVSIDECAR_VERSION);
   add_common(app, options.target);
   add_questions(app, options, chosen);
@@ -141,7 +141,9 @@ int main(int argc, char** argv) {
   add_bench(app, options, chosen);
   try {
     app.parse(argc, argv);
-    return chosen();
+    if (chosen) return chosen();
+    std::fprintf(stderr, "%s", app.help().c_str());
+    return kExitUsage;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   } catch (const std::exception& error) {

@@ -105,6 +105,7 @@ def test_doctor_finds_what_is_wrong_without_a_daemon(run, tmp_path):
     (["bench", "--only", "nothing of that name"], "--list"),
     (["bench", "--daemon", "/nowhere", "--only", "idle"], "/nowhere"),
     (["nonsense"], "nonsense"),
+    ([], "doctor"),
     (["top", "--interval", "1"], "interval"),
     (["replay", "--daemon", "x"], "--config"),
 ])

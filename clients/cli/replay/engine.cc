@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "clients/cli/replay/blocks.h"
+#include "clients/cli/replay/outcome.h"
 #include "clients/cli/replay/page_content.h"
 #include "clients/cpp/kvsidecar.hpp"
 
@@ -25,6 +26,8 @@ constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint64_t kSecond = 1000 * kMillisecond;
 constexpr uint64_t kTimeout = 10 * kSecond;          // of an operation: far beyond what it takes
 constexpr uint64_t kComputePage = kMillisecond / 5;  // what a page costs while no daemon answers
+constexpr uint64_t kOutageRequests = 32;  // that go on without a daemon; then it is awaited
+constexpr uint64_t kOutageWait = 30 * kSecond;
 constexpr uint32_t kLeaseMs = 10'000;
 constexpr uint64_t kFailuresShown = 5;
 constexpr uint64_t kMemoryMax = uint64_t{4} << 30;
@@ -79,6 +82,7 @@ class Engine {
   void put_rest(Request& request, size_t first);
   void settle(PendingPut& put);
   void count_hits(const Request& request, size_t usable);
+  void wait_out(size_t pages);
   void release(uint64_t lease);
   void answered();
   bool is_expected(kvs_status status, uint64_t began_ns) const;
@@ -97,6 +101,7 @@ class Engine {
   kvs_layout layout_ = 0;
   uint64_t first_epoch_ = 0;
   uint64_t recovered_ns_ = 0;  // first answer of the next daemon to this engine
+  uint64_t outage_requests_ = 0;
   bool request_failed_ = false;
   std::deque<PendingPut> puts_;
 };
@@ -187,9 +192,7 @@ size_t Engine::look_up(Request& request) {
       return 0;
     }
     add(score_.outage_requests, 1);
-    // The prompt has to be computed, which takes time: without it an outage of a second would race
-    // through the rest of the trace.
-    (void)kvs_wait_connected(client_->c(), kComputePage * request.pages.size());
+    wait_out(request.pages.size());
     return 0;
   }
   answered();
@@ -201,6 +204,14 @@ size_t Engine::look_up(Request& request) {
                         places.begin() + static_cast<ptrdiff_t>(std::min(longest, places.size())));
   request.places.resize(longest, KVS_PLACE_MISS);
   return longest;
+}
+
+// No daemon answers. The prompt has to be computed, which takes time: without it an outage of a
+// second would race through the rest of the trace. A short trace would end in a long outage all the
+// same, so the engine waits once for the next daemon.
+void Engine::wait_out(size_t pages) {
+  const bool long_one = ++outage_requests_ == kOutageRequests;
+  (void)kvs_wait_connected(client_->c(), long_one ? kOutageWait : kComputePage * pages);
 }
 
 // Loads the first pages, compares every byte and returns how many of them can be used.
@@ -341,27 +352,11 @@ void Engine::answered() {
 // Whether a status is what an engine has to expect: a miss in any of its forms, or the absence of
 // the daemon while it is known to be away.
 bool Engine::is_expected(kvs_status status, uint64_t began_ns) const {
-  switch (status) {
-    case KVS_MISS:
-    case KVS_BUSY:
-    case KVS_IO_ERROR:
-    case KVS_CORRUPT:
-    case KVS_EXPIRED:
-      return true;
-    case KVS_UNAVAILABLE:
-      if (options_.daemon_may_vanish) return true;
-      break;
-    case KVS_TIMEOUT:
-    case KVS_REVOKED:
-    case KVS_ABANDONED:
-    case KVS_STALE_HANDLE:
-    case KVS_UNKNOWN_HANDLE:
-    case KVS_DRAINING:
-      break;
-    default:
-      return false;
-  }
-  return board_.killed_ns.load() != 0 && (recovered_ns_ == 0 || began_ns <= recovered_ns_);
+  if (is_miss(status)) return true;
+  if (status == KVS_UNAVAILABLE && options_.daemon_may_vanish) return true;
+  const bool away =
+      board_.killed_ns.load() != 0 && (recovered_ns_ == 0 || began_ns <= recovered_ns_);
+  return away && is_sign_of_death(status);
 }
 
 void Engine::fail(const char* what, kvs_status status, const std::string& text) {
