@@ -191,6 +191,7 @@ bool FileStore::State::close(Waker& waker) {
   }
   tombstones->fail_waiting();
   tombstones->seal();
+  for (auto& scan : scans) scan->stop();
   while (!quiet() && clock.now_ns() < deadline_ns) {
     backlog.clear();
     StoreDone dropped;

@@ -95,6 +95,13 @@ void SegmentScan::turn(bool held) {
   if (carriers_done_ && pages_.empty() && in_flight_ == 0) end();
 }
 
+void SegmentScan::stop() {
+  heads_.clear();
+  carriers_.clear();
+  pages_.clear();
+  error_ = ECANCELED;
+}
+
 void SegmentScan::open(const FilePtr& file) {
   file->file = parts_.files->find(file->id);
   if (file->file == nullptr && file->current_life) return;  // unlinked since it was listed
@@ -216,6 +223,8 @@ void SegmentScan::entry(File& file, const DirectoryEntry& e) {
 void SegmentScan::finish(const FilePtr& file) {
   if (file->file->unlinked) return;
   const bool carrier = file->superblock.encoded.empty();
+  // Nobody knows what it holds: it must not go for looking empty.
+  if (carrier && file->read_error) tombstones_.keep_carrier(file->id);
   if (!file->current_life) {
     if (!carrier && file->found->pages.empty() && !file->read_error)
       return parts_.files->unlink(file->id, [](int) {});
@@ -265,7 +274,7 @@ void SegmentScan::end() {
                  number(segments_found_) + " segments; torn entries " + number(torn_) +
                  ", pages cut off " + number(cut_) + ", unreadable segments " + number(bad_) +
                  ", foreign files " + number(foreign_) +
-                 (error_ != 0 ? std::string("; listing failed: ") + std::strerror(error_) : ""));
+                 (error_ != 0 ? std::string("; ended early: ") + std::strerror(error_) : ""));
   ended_call_(error_);
 }
 

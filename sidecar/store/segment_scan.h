@@ -24,8 +24,9 @@ class SegmentScan {
               std::function<void(std::unique_ptr<FoundSegment>)> found,
               std::function<void(int error)> ended);
   ~SegmentScan();
-  // Starts what may start; `held` = the one who listens has enough for now.
+  // Starts what may start; `held`: the one who listens has its hands full.
   void turn(bool held);
+  void stop();  // nothing more is started; ends without judging what it has not seen
   bool ended() const { return ended_; }
   bool in_flight() const { return in_flight_ > 0; }
 

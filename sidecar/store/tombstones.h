@@ -23,6 +23,7 @@ class Tombstones {
   // From a scan.
   void found(uint64_t carrier, StoreLocation page, const Hash128& hash);
   void found_carrier(uint64_t carrier);
+  void keep_carrier(uint64_t carrier) { live_in_carrier_.erase(carrier); }  // never unlink it
   bool is_carrier(uint64_t segment) const { return live_in_carrier_.count(segment) > 0; }
   bool covers(StoreLocation page) const;
   // The target segment is gone: its tombstones are forgotten; carriers left empty are unlinked.

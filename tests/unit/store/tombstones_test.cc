@@ -60,6 +60,39 @@ TEST_F(TombstonesTest, ACarrierIsUnlinkedOnlyAfterItsTombstonesAreWrittenAgain) 
   EXPECT_EQ(read(one, at), Code::kMiss);
 }
 
+TEST_F(TombstonesTest, ACarrierThatCannotBeReadTodayIsKeptForTomorrow) {
+  const TestPage one(*space_, 1, 1), two(*space_, 1, 2);
+  open();
+  const StoreLocation at = driver_->write(one).location;
+  ASSERT_EQ(driver_->write(two).status, Code::kOk);
+  ASSERT_EQ(driver_->erase(at), Code::kOk);
+  open();
+  faults_.set("store.read", EIO, 1, 2);  // two superblocks, then the carrier's directory
+  EXPECT_EQ(found_pages(), 2u);
+  faults_.clear();
+  open();
+  EXPECT_EQ(found_pages(), 1u);
+  EXPECT_EQ(read(one, at), Code::kMiss);
+}
+
+TEST_F(TombstonesTest, AStoreThatClosesDuringAScanForgetsNothing) {
+  const TestPage one(*space_, 1, 1), two(*space_, 1, 2);
+  open();
+  const StoreLocation at = driver_->write(one).location;
+  ASSERT_EQ(driver_->write(two).status, Code::kOk);
+  ASSERT_EQ(driver_->erase(at), Code::kOk);
+  for (int steps = 0; steps < 6; ++steps) {
+    open();
+    StoreCommand scan;
+    scan.op = StoreOp::kScan;
+    ASSERT_TRUE(file_store_->submit(std::move(scan)));
+    for (int i = 0; i < steps; ++i) file_store_->step();
+  }
+  open();
+  EXPECT_EQ(found_pages(), 1u);
+  EXPECT_EQ(read(one, at), Code::kMiss);
+}
+
 TEST_F(TombstonesTest, MoreThanOneCarrierHolds) {
   std::vector<StoreLocation> places;
   std::vector<std::unique_ptr<TestPage>> pages;
