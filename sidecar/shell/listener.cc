@@ -25,6 +25,14 @@ constexpr int kEventsPerTurn = 64;
 constexpr uint64_t kSweepNs = 10'000'000;
 constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
 
+// A client's name goes into logs and JSON: what could be misread there is replaced.
+std::string printable(std::string_view name) {
+  std::string out(name);
+  for (char& c : out)
+    if (c < 0x20 || c > 0x7e || c == '"' || c == '\\') c = '?';
+  return out;
+}
+
 }  // namespace
 
 // What the reaper makes for one connection. Shared with the errand: the connection may be gone
@@ -196,7 +204,7 @@ bool Listener::on_hello(Connection& connection, std::span<const std::byte> messa
     refuse(connection, status);
     return false;
   }
-  connection.name.assign(hello.name, strnlen(hello.name, sizeof hello.name));
+  connection.name = printable({hello.name, strnlen(hello.name, sizeof hello.name)});
   connection.session = host_.next_session_number();
   connection.stage = Stage::kSharing;
   auto job = std::make_shared<ShareJob>();

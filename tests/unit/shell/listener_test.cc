@@ -99,6 +99,19 @@ TEST_F(ListenerTest, AnUnknownProtocolVersionIsRefusedByName) {
   EXPECT_NE(std::string(answer.text).find("99"), std::string::npos);
 }
 
+TEST_F(ListenerTest, ANameThatCouldForgeALogLineIsMadePrintable) {
+  Hello hello = hello_of_this_version();
+  std::strcpy(hello.name, "a\n\xff\"b c");
+  const UniqueFd fd = connect();
+  say(fd, bytes_of(hello));
+  settle();
+  hear_welcome(fd);
+  say(fd, bytes_of(Ready{kReadyMagic}));
+  settle();
+  ASSERT_EQ(host_.open.size(), 1u);
+  EXPECT_EQ(host_.open.begin()->second.name, "a???b c");
+}
+
 TEST_F(ListenerTest, AReadyThatIsNoneEndsTheConnection) {
   const UniqueFd fd = connect();
   say(fd, bytes_of(hello_of_this_version()));
