@@ -36,7 +36,7 @@ def behind(packed, count_bytes):
 ])
 def test_keys_of_any_form_lie_end_to_end(keys, key_bytes, maybe_numpy):
     packed = _buffers.pack_keys(keys, key_bytes)
-    assert (packed.key_bytes, packed.count) == (16, 4)
+    assert (packed.key_bytes, packed.length) == (16, 4)
     assert behind(packed, 64) == KEYS
 
 
@@ -69,7 +69,7 @@ def test_wrong_keys_are_refused_by_name(keys, key_bytes, word, maybe_numpy):
                                      array.array("I", [1, 2, 3])])
 def test_numbers_of_any_form_become_32_bits(numbers, maybe_numpy):
     packed = _buffers.pack_numbers(numbers, 4, "blocks")
-    assert packed.count == 3
+    assert packed.length == 3
     assert behind(packed, 12) == array.array("I", [1, 2, 3]).tobytes()
 
 

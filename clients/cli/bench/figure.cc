@@ -18,6 +18,12 @@ std::string number_text(double value) {
   return text;
 }
 
+std::string limit_text(double limit) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%g", limit);
+  return text;
+}
+
 bool keeps(double value, double limit, bool more_is_better) {
   return limit == 0 || (more_is_better ? value >= limit : value <= limit);
 }
@@ -32,9 +38,9 @@ bool Figure::ok() const {
 std::string Figure::reach_text() const {
   const std::string sign = more_is_better ? ">= " : "<= ";
   std::string out;
-  if (value_limit != 0) out = sign + number_text(value_limit) + " " + unit;
+  if (value_limit != 0) out = sign + limit_text(value_limit) + " " + unit;
   if (ratio_limit == 0) return out;
-  return (out.empty() ? "" : out + " and ") + sign + number_text(ratio_limit) + " x";
+  return (out.empty() ? "" : out + " and ") + sign + limit_text(ratio_limit) + " x";
 }
 
 std::string figures_text(const std::vector<Figure>& figures) {

@@ -2,6 +2,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "clients/cli/bench/floors.h"
 #include "clients/cli/bench/measure.h"
@@ -69,7 +70,12 @@ int attach_crowd(const std::string& socket, uint32_t count, Crowd& crowd) {
   shape.blocks = 1;
   for (uint32_t i = 0; i < count; ++i) {
     auto engine = BenchEngine::attach(socket, shape);
-    if (!engine) return 1;
+    if (!engine) {
+      std::fprintf(stderr, "session %u: %s\n", i + 1, engine.status().text().c_str());
+      crowd.attached.store(UINT32_MAX);
+      futex_wake(crowd.attached);
+      return 1;
+    }
     engines.push_back(engine.take());
   }
   crowd.attached.store(count);
@@ -141,7 +147,7 @@ Status measure_lookup_sessions(Bench& bench) {
   const std::string socket = scene->daemon->socket();
   auto child = Child::run([&] { return attach_crowd(socket, kOthers, crowd); });
   if (!child) return child.status();
-  if (!await_change(crowd.attached, 0, 60'000'000'000))
+  if (!await_change(crowd.attached, 0, 60'000'000'000) || crowd.attached.load() != kOthers)
     return {Code::kTimeout, "63 further sessions could not be attached"};
   const auto crowded = median_of(bench.options.rounds, [&] { return scene->median_ns(); });
   crowd.end.store(1);

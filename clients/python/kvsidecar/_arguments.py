@@ -42,7 +42,7 @@ def coordinate_struct(coordinate: Optional[Coordinate]) -> _structs.Coordinate:
 
 
 def keys_struct(keys: PackedKeys) -> _structs.Keys:
-    return _structs.Keys(keys.address, keys.key_bytes, keys.count)
+    return _structs.Keys(keys.address, keys.key_bytes, keys.length)
 
 
 def fields_struct(fields: NamespaceFields) -> Tuple[_structs.NamespaceFields, Any]:
@@ -79,8 +79,8 @@ def lookup_struct(keys: PackedKeys, pools: Union[Namespace, Sequence[Union[Names
 
 
 def _one_each(packed: Packed, items: int, what: str) -> Packed:
-    if packed.count != items:
-        raise Misuse(f"{what} has {packed.count} numbers for {items} keys; give one each")
+    if packed.length != items:
+        raise Misuse(f"{what} has {packed.length} numbers for {items} keys; give one each")
     return packed
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import array
 import ctypes
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .errors import Misuse
 
+np: Any = None  # everything but Memory.array works without it
 try:
-    import numpy as np
-except ImportError:  # everything but Memory.array works without it
-    np = None  # type: ignore[assignment]
+    import numpy
+    np = numpy
+except ImportError:
+    pass
 
 KEY_BYTES_MAX = 64
 
@@ -28,7 +30,7 @@ class Packed(NamedTuple):
 
     owner: Any
     address: int
-    count: int
+    length: int  # in items: bytes of a flat buffer, keys, numbers
 
 
 def _flat(buffer: Buffer, what: str) -> Packed:
@@ -55,7 +57,7 @@ class PackedKeys(NamedTuple):
     owner: Any
     address: int
     key_bytes: int
-    count: int
+    length: int  # keys
 
 
 def pack_keys(keys: Keys, key_bytes: Optional[int] = None) -> PackedKeys:
@@ -68,16 +70,16 @@ def pack_keys(keys: Keys, key_bytes: Optional[int] = None) -> PackedKeys:
         key_bytes = lengths.pop()
         keys = b"".join(keys)
     elif key_bytes is None:
-        shape = getattr(keys, "shape", ())
+        shape: Tuple[int, ...] = getattr(keys, "shape", ())
         if len(shape) != 2:
             raise Misuse("key_bytes is missing; say how long one key of this buffer is")
-        key_bytes = int(shape[1] * keys.itemsize)
+        key_bytes = int(shape[1] * getattr(keys, "itemsize", 1))
     flat = _flat(keys, "keys")
     if not 1 <= key_bytes <= KEY_BYTES_MAX:
         raise Misuse(f"key_bytes is {key_bytes}; a key has 1 to {KEY_BYTES_MAX} bytes")
-    if flat.count == 0 or flat.count % key_bytes:
-        raise Misuse(f"keys has {flat.count} bytes; give one or more keys of {key_bytes} bytes")
-    return PackedKeys(flat.owner, flat.address, key_bytes, flat.count // key_bytes)
+    if flat.length == 0 or flat.length % key_bytes:
+        raise Misuse(f"keys has {flat.length} bytes; give one or more keys of {key_bytes} bytes")
+    return PackedKeys(flat.owner, flat.address, key_bytes, flat.length // key_bytes)
 
 
 def pack_numbers(numbers: Numbers, item_bytes: int, what: str) -> Packed:
@@ -100,11 +102,12 @@ def pack_numbers(numbers: Numbers, item_bytes: int, what: str) -> Packed:
             numbers = array.array(_TYPECODES[item_bytes], numbers)
         except (OverflowError, TypeError) as error:
             raise Misuse(f"{what}: {error}") from None
-    view = memoryview(numbers)
+    plain: Any = numbers
+    view = memoryview(plain)
     if view.itemsize != item_bytes or view.format not in ("I", "L", "Q"):
         raise Misuse(f"{what} has items of type {view.format}; give unsigned {8 * item_bytes}-bit")
-    flat = _flat(numbers, what)
-    return Packed(flat.owner, flat.address, flat.count // item_bytes)
+    flat = _flat(view, what)
+    return Packed(flat.owner, flat.address, flat.length // item_bytes)
 
 
 def bytes_array(address: Optional[int], count: int) -> Any:

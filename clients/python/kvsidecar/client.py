@@ -111,8 +111,8 @@ class Client:
         return int(self._core.library.kvs_epoch(self._core.c))
 
     def wait_connected(self, timeout: Optional[float] = None) -> bool:
-        return self._core.library.kvs_wait_connected(
-            self._core.c, nanoseconds(timeout)) == Status.OK
+        return bool(self._core.library.kvs_wait_connected(
+            self._core.c, nanoseconds(timeout)) == Status.OK)
 
     def connection(self) -> Connection:
         raw = _structs.sized(_structs.Connection)
@@ -145,8 +145,8 @@ class Client:
             raise Misuse("buffer is read-only; gets write into it")
         flat = _flat(buffer, "buffer")
         return Region(self._core, self._core.make(
-            self._core.library.kvs_region_register_staged, flat.address, flat.count,
-            nanoseconds(timeout)), flat.count, (buffer, flat.owner))
+            self._core.library.kvs_region_register_staged, flat.address, flat.length,
+            nanoseconds(timeout)), flat.length, (buffer, flat.owner))
 
     def register_layout(self, blocks: int, runs: Sequence[Run],
                         timeout: Optional[float] = None) -> Layout:
@@ -197,7 +197,7 @@ class Client:
         of a group that pass the same get one answer. lease: hold the pages so many seconds."""
         packed = pack_keys(keys, key_bytes)
         args, keep = lookup_struct(packed, pools, ticket, lease, prefetch, nanoseconds(timeout))
-        op = self._begin(None, packed.count, self._core.library.kvs_lookup, ctypes.byref(args))
+        op = self._begin(None, packed.length, self._core.library.kvs_lookup, ctypes.byref(args))
         del keep
         return op
 
@@ -214,8 +214,8 @@ class Client:
         args, keep = self._transfer(namespace, packed, where, blocks, coordinate, fence,
                                     fence_value, timeout)
         args.durable, args.position, args.prompt_pages = int(durable), position, prompt_pages
-        blobs = add_descriptions(args, descriptions, packed.count) if descriptions else None
-        op = self._begin(keep, packed.count, self._core.library.kvs_put, ctypes.byref(args))
+        blobs = add_descriptions(args, descriptions, packed.length) if descriptions else None
+        op = self._begin(keep, packed.length, self._core.library.kvs_put, ctypes.byref(args))
         del blobs
         return op
 
@@ -231,12 +231,12 @@ class Client:
         args, keep = self._transfer(namespace, packed, where, blocks, coordinate, fence,
                                     fence_value, timeout)
         args.lease, args.layered = lease, int(layered)
-        return self._begin(keep, packed.count, self._core.library.kvs_get, ctypes.byref(args))
+        return self._begin(keep, packed.length, self._core.library.kvs_get, ctypes.byref(args))
 
     def _transfer(self, namespace: Namespace, packed: PackedKeys, where: Where,
                   blocks: Optional[Numbers], coordinate: Optional[Coordinate],
                   fence: Optional[Fence], fence_value: int, timeout: Optional[float]) -> Any:
-        items, keep = items_struct(where, blocks, packed.count)
+        items, keep = items_struct(where, blocks, packed.length)
         args = _structs.sized(
             _structs.TransferArgs, ns=namespace.id, keys=keys_struct(packed), items=items,
             fence=0 if fence is None else fence.id, fence_value=fence_value,
@@ -253,7 +253,7 @@ class Client:
                timeout: Optional[float] = None) -> Op:
         """Removes pages; one status an item."""
         packed = pack_keys(keys, key_bytes)
-        return self._begin(None, packed.count, self._core.library.kvs_delete, namespace.id,
+        return self._begin(None, packed.length, self._core.library.kvs_delete, namespace.id,
                            ctypes.byref(keys_struct(packed)), nanoseconds(timeout))
 
     def clear(self, namespace: Union[Namespace, bytes], timeout: Optional[float] = None) -> Op:

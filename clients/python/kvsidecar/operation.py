@@ -144,10 +144,10 @@ class Op:
         """cancel() for single items of a put or get, by their index into its keys."""
         wanted = pack_numbers(indices, 4, "indices")
         if self._result is not None:
-            return filled_array(1, wanted.count)
-        free = (ctypes.c_uint8 * max(wanted.count, 1))()
-        self._core.library.kvs_revoke(self._core.c, self.id, wanted.address, wanted.count, free)
-        return bytes_array(ctypes.addressof(free), wanted.count)
+            return filled_array(1, wanted.length)
+        free = (ctypes.c_uint8 * max(wanted.length, 1))()
+        self._core.library.kvs_revoke(self._core.c, self.id, wanted.address, wanted.length, free)
+        return bytes_array(ctypes.addressof(free), wanted.length)
 
     @property
     def progress(self) -> int:
