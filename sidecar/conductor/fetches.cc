@@ -164,7 +164,9 @@ void read_done(World& world, StoreDone&& done) {
   world.count.store_read_errors.add();
   if (done.status == Code::kCorrupt) return corrupt(world, entry);
   world.history.add(world.index[entry].hash, Departure::kReadFailed, world.now_ns);
-  if (done.status == Code::kMiss) invalidate_location(world, entry, fetch.location);
+  // A page that can't be read would be promised by every lookup and refused to every put.
+  if (done.status == Code::kMiss || (done.status == Code::kIoError && !done.breaker_open))
+    invalidate_location(world, entry, fetch.location);
   fail(world, entry, done.status);
 }
 

@@ -66,6 +66,7 @@ struct StoreDone {
   bool found = false;  // kScan: this one carries `segment`, more follow
   uint64_t token = 0;
   Code status = Code::kOk;             // kWrite: kOk, kNotStored (ENOSPC, EIO)
+  bool breaker_open = false;           // kRead, kIoError: which then says nothing about the page
   StoreLocation location;              // kWrite
   uint64_t slot_bytes = 0;             // kWrite: space it takes in its segment
   std::unique_ptr<PageRecord> record;  // kRead, kOk
