@@ -10,22 +10,29 @@ import kvsidecar
 from daemon import proc_text
 from waiting import eventually
 
-STORE_SUFFIX_DELETED = " (deleted)"
+DELETED = " (deleted)"
+SESSION_MEMFDS = 3  # the asker's
 # What an earlier daemon's direct I/O may still do keeps its unfinished slots aside for 30 s.
 PREDECESSOR_S = 45.0
+
+
+def status_by(client):
+    result = client.stat(timeout=10).result()
+    assert result.ok, (result.status, result.text)
+    return result.json()
 
 
 def status(daemon):
     """The daemon's own account."""
     with kvsidecar.Client(daemon.socket, name="asker") as client:
-        result = client.stat(timeout=10).result()
-        assert result.ok, (result.status, result.text)
-        return result.json()
+        return status_by(client)
 
 
 def descriptors(daemon):
     """How many of each kind the daemon has open. Files of the store come and go with its segments
-    and are left out; one that is held though it was unlinked isn't."""
+    and are left out; one that is held though it was unlinked isn't, unless it was a test that
+    unlinked it."""
+    root = daemon.sections["store"]["root"]
     kinds = collections.Counter()
     folder = f"/proc/{daemon.pid}/fd"
     for name in os.listdir(folder):
@@ -33,7 +40,8 @@ def descriptors(daemon):
             target = os.readlink(f"{folder}/{name}")
         except FileNotFoundError:
             continue
-        if target.startswith(daemon.path("store")) and not target.endswith(STORE_SUFFIX_DELETED):
+        if root and target.startswith(root) and \
+                (daemon.store_was_harmed or not target.endswith(DELETED)):
             continue
         kinds[re.sub(r":\[\d+\]|\d+", "", target)] += 1
     return kinds
@@ -47,8 +55,12 @@ def mapped_memfds(daemon):
 
 
 def holdings(daemon):
-    """Everything that must come back to what it was."""
-    now = status(daemon)
+    """Everything that must come back to what it was, the asker's session included."""
+    with kvsidecar.Client(daemon.socket, name="asker") as client:
+        return _holdings(daemon, status_by(client))
+
+
+def _holdings(daemon, now):
     pool = now["host_pool"]
     return {
         "descriptors": descriptors(daemon), "memfds": mapped_memfds(daemon),
@@ -63,7 +75,7 @@ def holdings(daemon):
 
 def take_baseline(daemon):
     """Of a daemon that nobody uses yet, once its pool is whole."""
-    planned = [int(n) for n in re.findall(r"\bpool_bytes=(\d+)", daemon.log())][-1]
+    planned = daemon.told("pool_bytes")
 
     def whole():
         now = status(daemon)
@@ -76,7 +88,7 @@ def take_baseline(daemon):
         nonlocal before
         now = holdings(daemon)
         same, before = now == before, now
-        return same and now["sessions"] == 1
+        return same and now["sessions"] == 1 and now["memfds"][0] == SESSION_MEMFDS
 
     eventually(settled, "a daemon in its first state", pid=daemon.pid)
     return before

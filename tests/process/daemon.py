@@ -63,7 +63,10 @@ class Daemon:
                                 "permissions": ["read", "put", "clear", "admin"]}]
         self.process = None
         self.baseline = None
-        self.killed_with_store = False
+        self.killed_with_store = False  # slots of unfinished I/O may stay aside for a while
+        self.store_was_harmed = False
+        self._log_begin = 0  # of the present life's lines
+        open(self.path("daemon.log"), "ab").close()
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(self.path("notify"))
 
@@ -80,10 +83,12 @@ class Daemon:
         with open(self.path("run/kvsidecard.pid"), encoding="utf-8") as file:
             return int(file.read().split()[0])
 
-    @property
-    def epoch(self):
-        """Of its present life."""
-        return int(re.findall(r"\bstarted\b.*\bepoch=(\d+)", self.log())[-1])
+    def told(self, field):
+        """A number of the line with which the present life began. The log is written behind."""
+        pattern = r"\bstarted\b.*\b%s=(\d+)" % field
+        found = eventually(lambda: re.search(pattern, self.log()[self._log_begin:]),
+                           f"the log tells {field}")
+        return int(found.group(1))
 
     def write_config(self):
         lines = []
@@ -102,6 +107,7 @@ class Daemon:
         """Starts the process and doesn't wait for it."""
         while readable([self._notify], 0):
             self._notify.recv(4096)
+        self._log_begin = len(self.log())
         command = [built("kvsidecard"), "--config", self.write_config()]
         if not self.supervisor:
             command.append("--no-supervisor")
@@ -169,7 +175,7 @@ class Daemon:
 
     def http(self, path):
         """(status, text) of a page of the metrics server."""
-        port = re.findall(r"metrics_port=(\d+)", self.log())[-1]
+        port = self.told("metrics_port")
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()

@@ -50,8 +50,9 @@ class Fleet:
         self.spare = self.spawn()
 
     def wait_for_service(self):
+        epoch = accounts.status(self.daemon)["epoch"]
         for engine in self.working:
-            engine.progress(engine.drop_lines(), self.daemon.epoch)
+            engine.progress(engine.drop_lines(), epoch)
 
     def end(self):
         """Lets all end; the sum of what they tell."""

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: a daemon that doesn't move is ended and comes back by itself; who waited for a copy gets his
-blocks with its death.
+"""Goal: a daemon that does not move is ended and comes back by itself; who waited for a copy gets
+his blocks with its death.
 
 Method: SIGSTOP under a supervisor with a short time limit.
 """
 import os
-import re
 import signal
 
 import pytest
@@ -45,7 +44,7 @@ def test_a_stopped_daemon_is_killed_and_its_successor_serves_the_same_pages(star
         eventually(lambda: set(engine.check_get(keys, timeout=5)) == {Status.OK},
                    "all pages are found again", pid=daemon.pid)
     os.close(pidfd)
-    assert re.search(r"supervisor_kills_daemon pid=%d reason=no_progress" % first, daemon.log())
+    daemon.log_has(r"supervisor_kills_daemon pid=%d reason=no_progress" % first)
     daemon.killed_with_store = True
 
 
