@@ -80,8 +80,9 @@ bool FileStore::register_memory(std::span<std::byte> memory) {
 bool FileStore::has_done() const { return !state_->done.empty(); }
 
 std::string FileStore::describe() const {
-  return state_->counters.direct.load(std::memory_order_relaxed) ? "file (O_DIRECT)"
-                                                                 : "file (buffered)";
+  const bool direct = state_->counters.direct.load(std::memory_order_relaxed);
+  return std::string("file (") + (direct ? "O_DIRECT" : "buffered") +
+         (state_->counters.uring.load(std::memory_order_relaxed) ? ")" : ", no io_uring)");
 }
 
 uint64_t FileStore::used_bytes() const {
@@ -157,8 +158,8 @@ void FileStore::State::drain_backlog() {
 void FileStore::State::register_waiting() {
   std::span<std::byte> memory;
   while (registrations.try_pop(memory)) {
-    if (memory_refused) continue;
-    const Status status = io->ring().register_memory(memory);
+    if (memory_refused || !io->has_ring()) continue;
+    const Status status = io->register_memory(memory);
     if (status.ok()) continue;
     memory_refused = true;
     counters.registered.store(false, std::memory_order_relaxed);

@@ -2,8 +2,8 @@
 // A store of segment files in this node's folder of a directory, through io_uring, with O_DIRECT
 // where the file system allows. Opening blocks (it claims the folder); everything else is
 // asynchronous. Fault points: store.open, store.allocate, store.write, store.read, store.fsync,
-// store.unlink, store.direct (O_DIRECT is refused), store.short_read, store.short_write (half is
-// moved), store.stall (nothing completes while it is set).
+// store.unlink, store.direct (O_DIRECT is refused), store.uring (io_uring is), store.short_read,
+// store.short_write (half is moved), store.stall (nothing completes while it is set).
 //
 // A crash leaves segments whose directories say what they hold; pages whose entry was not written
 // yet are lost. Closing waits for the I/O in flight and writes what is ready.

@@ -42,9 +42,19 @@ FileStore::State::State(const FileStoreOptions& given, Clock& given_clock,
 }
 
 Status FileStore::State::open_ring(int event_fd) {
-  auto ring = Uring::create(kRingEntries, event_fd);
-  if (!ring) return ring.status();
-  io = std::make_unique<IoQueue>(ring.take(), clock, faults, parts.log);
+  std::unique_ptr<Uring> ring;
+  auto made = faults.fail("store.uring") == 0
+                  ? Uring::create(kRingEntries, event_fd)
+                  : Result<std::unique_ptr<Uring>>(Status(Code::kUnavailable, "fault injected"));
+  if (made)
+    ring = made.take();
+  else
+    parts.log(StoreLogLevel::kWarning, "store_uring",
+              made.status().text() +
+                  ". The store goes on with blocking I/O, which is slower, and "
+                  "can't tell a stalled disk");
+  counters.uring.store(ring != nullptr, std::memory_order_relaxed);
+  io = std::make_unique<IoQueue>(std::move(ring), clock, faults, parts.log);
   parts.io = io.get();
   files = std::make_unique<SegmentFiles>(parts);
   parts.files = files.get();
@@ -54,7 +64,7 @@ Status FileStore::State::open_ring(int event_fd) {
     return os_error("store folder " + folder.path() + ": making the probe file", errno,
                     Code::kInvalid);
   counters.direct.store(io->direct(), std::memory_order_relaxed);
-  counters.registered.store(true, std::memory_order_relaxed);
+  counters.registered.store(io->has_ring(), std::memory_order_relaxed);
   (void)registrations.try_push(bounce.memory());
   return {};
 }
@@ -123,13 +133,17 @@ void FileStore::State::read(StoreCommand&& command) {
   const uint64_t token = command.token;
   KV_CHECK(reinterpret_cast<uintptr_t>(command.page) % kBlockBytes == 0);
   if (!breaker.closed())
-    return report({.op = StoreOp::kRead, .token = token, .status = Code::kIoError});
+    return report(
+        {.op = StoreOp::kRead, .token = token, .status = Code::kIoError, .breaker_open = true});
   ++reads_active;
   read_page(
       parts, std::move(command), [this, token](Code status, std::unique_ptr<PageRecord> record) {
         --reads_active;
-        report(
-            {.op = StoreOp::kRead, .token = token, .status = status, .record = std::move(record)});
+        report({.op = StoreOp::kRead,
+                .token = token,
+                .status = status,
+                .breaker_open = !breaker.closed(),
+                .record = std::move(record)});
       });
 }
 

@@ -13,7 +13,7 @@
 namespace kvsidecar {
 namespace {
 
-std::string_view fault_point(IoKind kind) {
+std::string_view fault_point_of(IoKind kind) {
   switch (kind) {
     case IoKind::kRead:
       return "store.read";
@@ -54,6 +54,11 @@ IoQueue::IoQueue(std::unique_ptr<Uring> ring, Clock& clock, FaultPoints& faults,
 
 IoQueue::~IoQueue() { KV_CHECK(in_flight_.empty()); }
 
+Status IoQueue::register_memory(std::span<std::byte> memory) {
+  if (ring_ == nullptr) return {Code::kUnavailable, "io_uring is not available"};
+  return ring_->register_memory(memory);
+}
+
 void IoQueue::start(std::unique_ptr<Io> io) {
   if (is_transfer(io->kind)) KV_CHECK(io->offset % kBlockBytes == 0 && io->length() > 0);
   auto& queue = io->load ? loads_ : stores_;
@@ -76,7 +81,9 @@ void IoQueue::fail_waiting(int error) {
 }
 
 bool IoQueue::has_completion() const {
-  return !failed_.empty() || (ring_->has_completion() && faults_.fail("store.stall") == 0);
+  if (!failed_.empty()) return true;
+  const bool any = ring_ == nullptr ? waiting() > 0 : ring_->has_completion();
+  return any && faults_.fail("store.stall") == 0;
 }
 
 uint64_t IoQueue::oldest_ns() const {
@@ -99,7 +106,7 @@ bool IoQueue::turn() {
 
 bool IoQueue::reap() {
   // A stalled device, for tests: it may have answered, but nobody hears it.
-  if (faults_.fail("store.stall") != 0) return false;
+  if (ring_ == nullptr || faults_.fail("store.stall") != 0) return false;
   bool did = false;
   Uring::Completion completion;
   while (ring_->next_completion(completion)) {
@@ -155,11 +162,14 @@ bool IoQueue::drop_direct(Io& io) {
   return true;
 }
 
+int IoQueue::fault_at(const Io& io) { return faults_.fail(fault_point_of(io.kind)); }
+
 bool IoQueue::submit_waiting() {
+  if (ring_ == nullptr) return run_waiting();
   bool did = false;
   for (auto* queue : {&probes_, &loads_, &stores_}) {
     while (!queue->empty() && (queue == &probes_ || in_flight_.size() < kDepth)) {
-      if (const int error = faults_.fail(fault_point(queue->front()->kind))) {
+      if (const int error = fault_at(*queue->front())) {
         failed_.emplace_back(std::move(queue->front()), error);
         queue->pop_front();
         did = true;

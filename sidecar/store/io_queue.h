@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // I/O of the store, one object per operation: loads go before stores, a bounded number is in
 // flight, short transfers are continued, O_DIRECT that a file system refuses is dropped, faults are
-// injected. Each Io's `done` is called exactly once, from turn(), and owns what the Io works on
-// until then. One owner (the store worker).
+// injected. Without a ring (io_uring forbidden) each operation runs in turn(), one a call. Each
+// Io's `done` is called exactly once, from turn(), and owns what the Io works on until then. One
+// owner (the store worker).
 #pragma once
 #include <sys/uio.h>
 
@@ -52,6 +53,7 @@ class IoQueue {
   // In flight: 32 pages, each with its trailer. The breaker's probe may come on top.
   static constexpr size_t kDepth = 64;
 
+  // ring: null = none.
   IoQueue(std::unique_ptr<Uring> ring, Clock& clock, FaultPoints& faults, StoreLog log);
   ~IoQueue();  // nothing may be in flight
 
@@ -71,11 +73,18 @@ class IoQueue {
   void fail_waiting(int error);
   bool direct() const { return direct_; }
   void set_direct(bool direct) { direct_ = direct; }
-  Uring& ring() { return *ring_; }
+  bool has_ring() const { return ring_ != nullptr; }
+  Status register_memory(std::span<std::byte> memory);
+  bool is_registered(const std::byte* data, uint64_t bytes) const {
+    return ring_ != nullptr && ring_->buffer_number(data, bytes) >= 0;
+  }
 
  private:
   bool reap();
   bool submit_waiting();
+  bool run_waiting();
+  int32_t run_now(Io& io);
+  int fault_at(const Io& io);
   bool launch(std::unique_ptr<Io>& io);  // false: no room in the ring
   void fill(Io& io);
   void complete(std::unique_ptr<Io> io, int32_t result);

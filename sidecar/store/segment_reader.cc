@@ -46,7 +46,7 @@ void read_large(const ReadingPtr& r) {
   const uint64_t trailer = align_up(r->trailer_bytes, kBlockBytes);
   r->bounce = r->parts.bounce->take(trailer);
   const int fd = r->file->fd.get();
-  if (r->parts.io->ring().buffer_number(r->command.page, page) < 0) {
+  if (!r->parts.io->is_registered(r->command.page, page)) {
     auto io = make_transfer(IoKind::kRead, fd, r->offset, r->command.page, page,
                             [r, page](int64_t result) {
                               ended(*r, result, page + r->trailer_bytes);

@@ -168,7 +168,7 @@ void SegmentWriter::start_large(PendingWritePtr write) {
   };
   const int fd = current_->file()->fd.get();
   auto io = make_transfer(IoKind::kWrite, fd, large->offset, command.page, page, done);
-  if (parts_.io->ring().buffer_number(command.page, page) >= 0) {
+  if (parts_.io->is_registered(command.page, page)) {
     large->left = 2;
     parts_.io->start(std::move(io));
     io = make_transfer(IoKind::kWrite, fd, large->offset + page, large->trailer.get(), trailer,

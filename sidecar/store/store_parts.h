@@ -23,7 +23,7 @@ struct StoreCounters {
   std::atomic<uint64_t> write_errors{0}, read_errors{0}, no_space{0};
   std::atomic<uint64_t> foreign_files{0}, bad_superblocks{0}, torn_entries{0}, cut_pages{0};
   std::atomic<uint64_t> breaker_trips{0};
-  std::atomic<bool> breaker_open{false}, direct{false}, registered{false};
+  std::atomic<bool> breaker_open{false}, direct{false}, registered{false}, uring{false};
 };
 
 struct StoreParts {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite on FileStore: with O_DIRECT, buffered, and with a device that moves half of
-// what it is asked.
+// The conformance suite on FileStore: with O_DIRECT, buffered, with a device that moves half of
+// what it is asked, and without io_uring.
 #include <cstdlib>
 #include <filesystem>
 
@@ -52,11 +52,13 @@ std::unique_ptr<StoreSubject> subject(std::vector<std::string> points) {
 }
 std::unique_ptr<StoreSubject> direct() { return subject({}); }
 std::unique_ptr<StoreSubject> buffered() { return subject({"store.direct"}); }
+std::unique_ptr<StoreSubject> blocking() { return subject({"store.uring"}); }
 std::unique_ptr<StoreSubject> halves() {
   return subject({"store.short_read", "store.short_write"});
 }
 
-INSTANTIATE_TEST_SUITE_P(File, StoreConformance, testing::Values(&direct, &buffered, &halves));
+INSTANTIATE_TEST_SUITE_P(File, StoreConformance,
+                         testing::Values(&direct, &buffered, &halves, &blocking));
 
 }  // namespace
 }  // namespace kvsidecar
