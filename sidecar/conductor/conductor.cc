@@ -11,6 +11,7 @@
 #include "sidecar/conductor/groups.h"
 #include "sidecar/conductor/leases.h"
 #include "sidecar/conductor/puts.h"
+#include "sidecar/conductor/regions.h"
 #include "sidecar/conductor/sessions.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/transfers.h"
@@ -222,6 +223,7 @@ bool Conductor::offer_fd(uint64_t number, uint64_t token, UniqueFd fd) {
   if (session.pending_fds.size() >= kPendingFdsMax || session.pending_fds.count(token) != 0)
     return false;
   session.pending_fds[token] = std::move(fd);
+  fd_arrived(*world_, session, token);
   return true;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/conductor/regions.h"
 
+#include <algorithm>
+
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/sessions.h"
 
@@ -28,9 +30,12 @@ void import_region(Device& device, Import& import, const RegisterRegionRequest& 
 void finish_import(World& world, const OpRef& op, Import& import, uint64_t bytes, uint64_t reply) {
   Session& session = *op->session;
   --session.importing;
-  if (!import.status.ok()) {
+  // A session that ended meanwhile took only its registered regions off its account.
+  if (!import.status.ok() || session.ended) {
     session.region_bytes -= bytes;
     world.accounts[session.permissions.entry].region_bytes -= bytes;
+  }
+  if (!import.status.ok()) {
     return answer(world, *op, import.status.code(), 0, 0, text_bytes(import.status.text()));
   }
   auto slot = std::make_shared<RegionSlot>();
@@ -61,9 +66,16 @@ Status admit_region(World& world, Session& session, const RegisterRegionRequest&
     return {Code::kOverQuota, "bytes " + std::to_string(request.bytes) + " of region: with " +
                                   std::to_string(held) + " held it passes region_bytes_max " +
                                   std::to_string(limit)};
-  if (session.pending_fds.count(request.token) == 0)
+  return {};
+}
+
+Status await_fd(Session& session, const OpRef& op, const RegisterRegionRequest& request) {
+  if (session.awaited_fds.size() >= kPendingFdsMax)
+    return {Code::kBusy, "regions: " + std::to_string(session.awaited_fds.size()) +
+                             " registrations wait for their fds; send those first"};
+  if (!session.awaited_fds.try_emplace(request.token, AwaitedFd{op, request}).second)
     return invalid("token " + std::to_string(request.token) +
-                   ": no fd came under it; send the fd over the socket first");
+                   ": another registration waits for its fd; take a new token for each");
   return {};
 }
 
@@ -152,8 +164,16 @@ RegionSlot::~RegionSlot() {
 
 void start_register_region(World& world, const OpRef& op, const RegisterRegionRequest& request) {
   Session& session = *op->session;
+  if (session.pending_fds.count(request.token) == 0) {
+    const Status status = await_fd(session, op, request);
+    if (!status.ok()) answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
+    return;
+  }
   const Status status = admit_region(world, session, request);
-  if (!status.ok()) return answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
+  if (!status.ok()) {
+    session.pending_fds.erase(request.token);
+    return answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
+  }
   const auto fd = session.pending_fds.find(request.token);
   auto import = std::make_shared<Import>();
   import->memory.fd = std::move(fd->second);
@@ -170,6 +190,25 @@ void start_register_region(World& world, const OpRef& op, const RegisterRegionRe
                                    [&world, op, import, request, reply] {
                                      finish_import(world, op, *import, request.bytes, reply);
                                    }));
+}
+
+void fd_arrived(World& world, Session& session, uint64_t token) {
+  const auto found = session.awaited_fds.find(token);
+  if (found == session.awaited_fds.end()) return;
+  const AwaitedFd awaited = std::move(found->second);
+  session.awaited_fds.erase(found);
+  start_register_region(world, awaited.op, awaited.request);
+}
+
+void fd_missed(World& world, const OpRef& op) {
+  Session& session = *op->session;
+  const auto found = std::find_if(session.awaited_fds.begin(), session.awaited_fds.end(),
+                                  [&](const auto& awaited) { return awaited.second.op == op; });
+  if (found == session.awaited_fds.end()) return;
+  const std::string text = "token " + std::to_string(found->first) +
+                           ": no fd came under it; send the fd over the socket";
+  session.awaited_fds.erase(found);
+  answer(world, *op, Code::kInvalid, 0, 0, text_bytes(text));
 }
 
 void register_layout(World& world, const OpRef& op, const RegisterLayoutRequest& request) {

@@ -7,6 +7,10 @@
 namespace kvsidecar {
 
 void start_register_region(World& world, const OpRef& op, const RegisterRegionRequest& request);
+void fd_arrived(World& world, Session& session, uint64_t token);  // it lies in pending_fds
+// Answers a registration whose fd did not come before its deadline or its session's end; harmless
+// on others.
+void fd_missed(World& world, const OpRef& op);
 void register_layout(World& world, const OpRef& op, const RegisterLayoutRequest& request);
 void start_unregister(World& world, const OpRef& op, Handle handle);
 

@@ -41,6 +41,11 @@ struct LookupAssembly {
   std::vector<uint32_t> cells;  // keys of each record
 };
 
+struct AwaitedFd {
+  OpRef op;
+  RegisterRegionRequest request;
+};
+
 // Where the chain of a prompt goes on: a put that begins there belongs to the lookup before it.
 struct ChainEnd {
   uint64_t page = 0;  // low hash of the first missed page; 0 = by position only
@@ -80,6 +85,8 @@ struct Session {
   std::unordered_map<uint64_t, OpRef> ops;  // by request number
   std::optional<LookupAssembly> lookup;
   std::unordered_map<uint64_t, UniqueFd> pending_fds;
+  // Register-region requests whose fd has not come yet: ring and socket keep no common order.
+  std::unordered_map<uint64_t, AwaitedFd> awaited_fds;
   std::unordered_map<uint64_t, Attachment> attachments;
   std::unordered_map<uint64_t, std::shared_ptr<RegionSlot>> regions;
   std::unordered_map<uint64_t, std::shared_ptr<const LayoutSlot>> layouts;

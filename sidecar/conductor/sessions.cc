@@ -7,6 +7,7 @@
 #include "sidecar/conductor/groups.h"
 #include "sidecar/conductor/inbox.h"
 #include "sidecar/conductor/leases.h"
+#include "sidecar/conductor/regions.h"
 
 namespace kvsidecar {
 namespace {
@@ -44,9 +45,11 @@ bool take_record(World& world, Session& session) {
 void drop_operations(World& world, Session& session) {
   std::vector<OpRef> ops;
   for (const auto& [request, op] : session.ops) ops.push_back(op);
-  for (const OpRef& op : ops)
+  for (const OpRef& op : ops) {
+    fd_missed(world, op);
     for (uint32_t i = 0; i < op->items.size(); ++i)
       if (op->items[i].state != ItemState::kCopying) settle(world, {op, i}, Code::kUnavailable);
+  }
   session.loads.clear();
   session.stores.clear();
 }

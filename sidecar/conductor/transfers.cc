@@ -115,6 +115,7 @@ uint64_t access_of(World& world, Session& session, const Operation& op) {
 }
 
 void expire(World& world, const OpRef& op) {
+  if (op->type == RecordType::kRegisterRegion) return fd_missed(world, op);
   for (uint32_t i = 0; i < op->items.size(); ++i) {
     const ItemState state = op->items[i].state;
     if (state == ItemState::kSettled || state == ItemState::kCopying) continue;
