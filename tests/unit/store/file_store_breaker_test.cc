@@ -48,6 +48,7 @@ TEST_F(FileStoreBreaker, AStallMakesReadsFailAtOnceAndTheStalledOneEndsOnce) {
 
   const StoreDone read = driver_->run(read_command(2, quick.get()));
   EXPECT_EQ(read.status, Code::kIoError);
+  EXPECT_TRUE(read.breaker_open);
   EXPECT_EQ(driver_->write(page_).status, Code::kNotStored);
 
   faults_.clear();
@@ -77,6 +78,7 @@ TEST_F(FileStoreBreaker, WhatTheKernelHasNotGotYetFailsAtOnce) {
   size_t failed = 0;
   while (file_store_->poll(done)) {
     EXPECT_EQ(done.status, Code::kIoError);
+    EXPECT_TRUE(done.breaker_open);
     ++failed;
   }
   EXPECT_EQ(failed, 100 - IoQueue::kDepth);
