@@ -160,6 +160,7 @@ int Daemon::run() {
   // Memory that a worker may still write must not be freed: the process ends with it instead.
   if (!quiet) {
     s.listener.reset();
+    stop_log_thread();
     ::_exit(0);
   }
   return 0;

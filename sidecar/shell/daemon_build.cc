@@ -187,6 +187,7 @@ Result<std::unique_ptr<Daemon>> Daemon::build(const Config& config, Progress pro
   Result<UniqueFd> signals = take_signals();
   if (!signals) return signals.status();
   state->signals = signals.take();
+  start_log_thread();
   if (Status status = state->claim_directories(); !status.ok()) return status;
   // Before any thread: opening the socket sets the umask for a moment.
   Result<ListeningSocket> socket = ListeningSocket::open(config.socket, client_group());

@@ -175,8 +175,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& listen,
       ::setsockopt(state->listening.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
       ::bind(state->listening.get(), &address.any, length) != 0 ||
       ::listen(state->listening.get(), kHttpConnectionsMax) != 0)
-    return os_error("metrics.listen = \"" + listen + "\" can't be listened on", errno,
-                    Code::kInvalid);
+    return os_error("metrics.listen = \"" + listen +
+                        "\" can't be listened on (choose another port; 0 picks one)",
+                    errno, Code::kInvalid);
   if (::getsockname(state->listening.get(), &address.any, &length) == 0)
     state->port =
         ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);

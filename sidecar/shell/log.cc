@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/shell/log.h"
 
+#include <spdlog/async_logger.h>
+#include <spdlog/details/thread_pool.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
@@ -20,12 +22,17 @@ struct LogState {
   void (*sink)(LogLevel, const std::string&) = nullptr;
   LogLimiter limiter;
   bool journald = std::getenv("JOURNAL_STREAM") != nullptr;
-  spdlog::logger logger{"kvsidecard", std::make_shared<spdlog::sinks::stderr_sink_mt>()};
+  std::shared_ptr<spdlog::sinks::sink> output = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  std::shared_ptr<spdlog::details::thread_pool> thread;
+  std::shared_ptr<spdlog::logger> logger;
+  uint64_t overruns_told = 0;
 
-  LogState() {
-    logger.set_level(spdlog::level::trace);
-    logger.flush_on(spdlog::level::trace);
-    logger.set_pattern(journald ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  LogState() { use(std::make_shared<spdlog::logger>("kvsidecard", output)); }
+  void use(std::shared_ptr<spdlog::logger> next) {
+    logger = std::move(next);
+    logger->set_level(spdlog::level::trace);
+    logger->flush_on(spdlog::level::trace);
+    output->set_pattern(journald ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   }
 };
 
@@ -50,7 +57,7 @@ void write_line(LogState& log, LogLevel level, const std::string& line) {
   if (log.sink != nullptr)
     log.sink(level, line);
   else
-    log.logger.log(spdlog_level(level), log.journald ? journald_priority(level) + line : line);
+    log.logger->log(spdlog_level(level), log.journald ? journald_priority(level) + line : line);
 }
 
 void tell_suppressed(LogState& log, uint64_t now_ns) {
@@ -58,6 +65,12 @@ void tell_suppressed(LogState& log, uint64_t now_ns) {
     write_line(log, LogLevel::kWarning,
                "log_suppressed cause=" + cause + " lines=" + std::to_string(suppressed));
   });
+  if (!log.thread) return;
+  const uint64_t overruns = log.thread->overrun_counter();
+  if (overruns == log.overruns_told) return;
+  write_line(log, LogLevel::kWarning,
+             "log_overrun lines=" + std::to_string(overruns - log.overruns_told));
+  log.overruns_told = overruns;
 }
 
 void append_value(std::string& out, std::string_view text) {
@@ -116,6 +129,21 @@ void log_line(LogLevel level, std::string_view event, std::string_view fields) {
 
 void log_event(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
   log_line(level, event, format_fields(fields));
+}
+
+void start_log_thread() {
+  LogState& log = state();
+  const std::lock_guard guard(log.mutex);
+  log.thread = std::make_shared<spdlog::details::thread_pool>(kLogQueueLines, 1);
+  log.use(std::make_shared<spdlog::async_logger>("kvsidecard", log.output, log.thread,
+                                                 spdlog::async_overflow_policy::overrun_oldest));
+}
+
+void stop_log_thread() {
+  LogState& log = state();
+  const std::lock_guard guard(log.mutex);
+  log.use(std::make_shared<spdlog::logger>("kvsidecard", log.output));
+  log.thread.reset();  // writes what waits, then joins
 }
 
 void set_log_level(LogLevel level) {

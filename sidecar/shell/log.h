@@ -41,6 +41,14 @@ void log_event(LogLevel level, std::string_view event, std::initializer_list<Log
 // With fields that are formatted already.
 void log_line(LogLevel level, std::string_view event, std::string_view fields);
 
+// From then on a thread of its own writes the lines, so that a reader of stderr who stalls never
+// stalls the conductor: when kLogQueueLines wait, the oldest are lost, counted and told. After a
+// fork, once. stop_log_thread() writes what waits; lines after it are written by their caller
+// again.
+inline constexpr size_t kLogQueueLines = 4096;
+void start_log_thread();
+void stop_log_thread();
+
 // Before any thread starts. Without it: info, to stderr, real clock.
 void set_log_level(LogLevel level);
 // Lines go to `sink` instead of stderr, without time and priority; null: back to stderr. Tests.

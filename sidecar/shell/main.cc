@@ -31,14 +31,19 @@ Result<Config> read_config(const Options& options) {
   return finish_config(Config());
 }
 
-int live(void* context, Progress progress) {
-  const Config& config = *static_cast<const Config*>(context);
+int serve(const Config& config, Progress progress) {
   Result<std::unique_ptr<Daemon>> daemon = Daemon::build(config, progress);
   if (!daemon) {
     log_event(LogLevel::kError, "start_failed", {{"text", daemon.status().text()}});
     return daemon.status().code() == Code::kInvalid ? kExitUsage : kExitRefused;
   }
   return (*daemon)->run();
+}
+
+int live(void* context, Progress progress) {
+  const int exit_code = serve(*static_cast<const Config*>(context), progress);
+  stop_log_thread();
+  return exit_code;
 }
 
 int act(const Options& options) {

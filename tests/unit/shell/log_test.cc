@@ -4,7 +4,9 @@
 #include "sidecar/shell/log.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <thread>
 #include <vector>
 
 #include "sidecar/shell/log_limiter.h"
@@ -68,6 +70,34 @@ TEST_F(Log, OneCauseDoesNotSilenceAnother) {
   for (uint32_t i = 0; i < 2 * kLinesPerWindow; ++i) log_event(LogLevel::kInfo, "flood");
   log_event(LogLevel::kInfo, "quiet");
   EXPECT_EQ(lines().back(), "quiet");
+}
+
+TEST(LogThread, AReaderOfStderrWhoStallsStallsNobodyAndTheLossIsTold) {
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(pipe_ends[1], STDERR_FILENO);
+  ::close(pipe_ends[1]);
+  start_log_thread();
+  const std::string long_text(4096, 'x');
+  constexpr size_t kCauses = 250;  // each may log kLinesPerWindow lines: more than the queue holds
+  static_assert(kCauses * kLinesPerWindow > kLogQueueLines + 100);
+  for (size_t i = 0; i < kCauses * kLinesPerWindow; ++i)
+    log_event(LogLevel::kInfo, "cause" + std::to_string(i % kCauses), {{"t", long_text}});
+  log_suppressed();
+  std::string written;
+  std::thread reader([&] {
+    char buffer[65536];
+    for (ssize_t got; (got = ::read(pipe_ends[0], buffer, sizeof buffer)) > 0;)
+      written.append(buffer, static_cast<size_t>(got));
+  });
+  stop_log_thread();
+  ::dup2(before, STDERR_FILENO);  // the pipe's last writer: the reader ends
+  ::close(before);
+  reader.join();
+  ::close(pipe_ends[0]);
+  EXPECT_NE(written.find("cause0 t=xxx"), std::string::npos);
+  EXPECT_NE(written.find("log_overrun lines="), std::string::npos);
 }
 
 TEST(LogLimiter, BeyondTheKnownCausesNewOnesShareOneBudget) {
