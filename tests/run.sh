@@ -4,11 +4,11 @@
 # builds, the release build's tests and the Python tests. Every stage shows its time; a failed one
 # doesn't stop the others. Skipped tests are counted and named. Exit code: 0 when all passed.
 #   JOBS=n         processes for building and testing (default: all cores)
-#   STAGES="…"     only these: release asan tsan ctest pytest (default: all, in this order)
+#   STAGES="…"     only these: release packages asan tsan ctest pytest (default: all, in this order)
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 jobs=${JOBS:-$(nproc)}
-stages=${STAGES:-release asan tsan ctest pytest}
+stages=${STAGES:-release packages asan tsan ctest pytest}
 logs=$PWD/build/test-logs
 mkdir -p "$logs"
 failed=()
@@ -31,6 +31,13 @@ build_preset() {
   cmake --preset "$1" -DKVSIDECAR_TESTS=ON >"$logs/$1-configure.log" 2>&1 ||
     { cat "$logs/$1-configure.log"; return 1; }
   cmake --build --preset "$1" -j "$jobs" -- --quiet
+}
+
+# From the release build, for the package tests: they would make a build of their own.
+build_packages() {
+  JOBS=$jobs BUILD=build/release packaging/build-packages.sh build/dist >"$logs/packages.log" 2>&1 ||
+    { tail -n 50 "$logs/packages.log"; return 1; }
+  export KVSIDECAR_PACKAGES=$PWD/build/dist
 }
 
 # The unit, conformance and simulator tests under a sanitizer. TSAN's runtime can't place its
@@ -90,6 +97,7 @@ stage dependencies packaging/dependencies.sh
 for name in $stages; do
   case $name in
     release) stage "release build" build_preset release ;;
+    packages) stage "deb and rpm" build_packages ;;
     asan) stage "ASAN+UBSAN: unit, conformance, sim" sanitized asan ;;
     tsan) stage "TSAN: unit, conformance, sim" sanitized tsan ;;
     ctest) stage "ctest: all of the release build" run_ctest ;;

@@ -56,6 +56,9 @@ Result<Trace> load_trace(const ReplayOptions& options) {
   return read_trace(path, options.requests);
 }
 
+// A progress line on a terminal is written over.
+const char* line_start() { return isatty(STDERR_FILENO) != 0 ? "\n" : ""; }
+
 class Replay {
  public:
   Replay(const ReplayOptions& options, const Trace& trace)
@@ -135,6 +138,7 @@ Status Replay::outage() {
   board_->killed_ns.store(killed_ns);
   daemon_->kill();
   daemon_is_up_ = false;
+  std::fprintf(stderr, "%sreplay: SIGKILL to the daemon; the engines go on\n", line_start());
   // The engines go on meanwhile, each with some requests that find nobody.
   while (fleet_.running() > 0 && now_ns() - killed_ns < kOutageMaxNs &&
          board_->sum(&EngineScore::outage_requests) < kOutageRequests * options_.engines) {
@@ -143,6 +147,7 @@ Status Replay::outage() {
   }
   Status started = daemon_->start();
   daemon_is_up_ = started.ok();
+  if (started.ok()) std::fprintf(stderr, "%sreplay: the daemon is started again\n", line_start());
   return started;
 }
 
