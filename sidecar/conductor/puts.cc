@@ -117,8 +117,12 @@ EntryId complete(World& world, Filling& filling) {
   if (entry != kNoEntry &&
       ((world.index[entry].flags & kDoomed) != 0 || world.index[entry].host_slot != kNowhere))
     return kNoEntry;
-  const PageRecord record = record_of(filling);
-  KV_CHECK(world.parts.pool->publish(filling.slot, record, filling.access));
+  PageRecord record = record_of(filling);
+  if (!world.parts.pool->publish(filling.slot, record, filling.access)) {
+    // The slot is of the first writer's shape; another one's attach may reserve more for it.
+    record.description.clear();
+    KV_CHECK(world.parts.pool->publish(filling.slot, record, filling.access));
+  }
   if (entry == kNoEntry) entry = world.index.insert(filling.hash);
   PageEntry& page = world.index[entry];
   page.digest = record.digest;
