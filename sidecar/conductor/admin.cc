@@ -149,12 +149,13 @@ Gauges gauges_of(const World& world) {
   g.fillings = world.fillings.size();
   g.fetches = world.fetches.size();
   g.write_behind_bytes = world.write_queue_bytes;
-  g.write_behind_pages = world.write_queue.size();
+  g.write_behind_pages = world.writes_queued;
   g.store_bytes = world.segments.used_bytes();
   g.segments = world.segments.segments();
   g.namespaces = world.namespaces.size();
   g.groups = world.groups.size();
   g.scanned = world.scanned;
+  g.draining = world.draining;
   return g;
 }
 

@@ -78,7 +78,10 @@ void serve_cancel(World& world, Session& session, const RecordHead& head,
     for (uint32_t i = 0; i < cancelled->items.size(); ++i) {
       const ItemState state = cancelled->items[i].state;
       if (state == ItemState::kCopying || state == ItemState::kSettled) continue;
-      settle(world, {cancelled, i}, Code::kRevoked);
+      // A durable item's bytes are in already: only the wait for the store is given up.
+      const bool waits_for_store = state == ItemState::kDurable;
+      if (waits_for_store) world.count.not_stored.add();
+      settle(world, {cancelled, i}, waits_for_store ? Code::kNotStored : Code::kRevoked);
       ++dropped;
     }
   }

@@ -124,7 +124,7 @@ bool over_store_quota(const World& world, const PageEntry& page) {
 
 void pin(World& world, EntryId entry) {
   PageEntry& page = world.index[entry];
-  KV_CHECK(page.pins != UINT16_MAX);
+  KV_CHECK(page.pins != UINT32_MAX);  // far above what credits and lease caps allow
   ++page.pins;
 }
 
@@ -142,7 +142,9 @@ void forget_if_nowhere(World& world, EntryId entry) {
     drop_host_copy(world, entry);
     drop_store_copy(world, entry);
   }
-  if (page.host_slot == kNowhere && page.segment == kNowhere) world.index.erase(entry);
+  if (page.host_slot != kNowhere || page.segment != kNowhere) return;
+  settle_durable(world, entry, Code::kNotStored);  // deleted while it waited for the store
+  world.index.erase(entry);
 }
 
 EntryId find_page(const World& world, const Hash128& hash) {

@@ -53,7 +53,7 @@ void add_page(World& world, const FoundSegment& segment, const NamespaceInfo& sp
   if (page.segment != kNowhere || page.digest != found.digest)
     return;  // written twice: the first one stands
   bind_location(world, entry, {segment.segment, found.slot}, bytes);
-  if ((page.flags & kWriteQueued) != 0) cancel_write(world, entry);
+  found_in_store(world, entry);
   world.count.pages_scanned.add();
 }
 

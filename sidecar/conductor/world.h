@@ -71,7 +71,7 @@ struct World {
   std::unordered_map<uint64_t, EntryId> store_reads, store_flushes;
   std::unordered_map<EntryId, std::vector<ItemRef>> durable_waiters;
   std::deque<QueuedWrite> write_queue;
-  uint64_t write_queue_bytes = 0;
+  uint64_t write_queue_bytes = 0, writes_queued = 0;  // of pages that still wait
   uint32_t store_in_flight = 0;          // reads and writes
   std::deque<uint64_t> unlinks_waiting;  // segments to unlink: the queue was full
   double write_tokens_bytes = 0;         // token bucket of write_bytes_per_s

@@ -2,6 +2,7 @@
 #include "sidecar/conductor/write_behind.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/slots.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr size_t kReappendedShare =
     8;  // at most 1/8 of an unlinked segment's pages are written again
+constexpr size_t kStaleWritesMax = 32;
 
 bool still_queued(const World& world, const QueuedWrite& write) {
   const EntryId entry = world.index.find(write.hash);
@@ -33,16 +35,13 @@ bool drop_coldest(World& world) {
   return false;
 }
 
-void settle_durable(World& world, EntryId entry, Code code) {
-  const auto waiters = world.durable_waiters.find(entry);
-  if (waiters == world.durable_waiters.end()) return;
-  const std::vector<ItemRef> refs = std::move(waiters->second);
-  world.durable_waiters.erase(waiters);
-  for (const ItemRef& ref : refs) {
-    if (ref.item().state != ItemState::kDurable) continue;
-    if (code == Code::kNotStored) world.count.not_stored.add();
-    settle(world, ref, code == Code::kOk ? ref.item().status : code);
-  }
+// Stale and doubled entries of the queue go, so that it is as bounded as the pages that wait.
+void compact_queue(World& world) {
+  if (world.write_queue.size() <= 2 * world.writes_queued + kStaleWritesMax) return;
+  std::unordered_set<EntryId> seen;
+  std::erase_if(world.write_queue, [&](const QueuedWrite& write) {
+    return !still_queued(world, write) || !seen.insert(write.entry).second;
+  });
 }
 
 // What is already written, or was written without it, must still reach the disk.
@@ -85,6 +84,7 @@ bool start_write(World& world, EntryId entry) {
   Result<PageRecord> record = world.parts.pool->record(page.host_slot);
   if (!record.ok() || page.namespace_number >= world.namespaces_by_number.size()) {
     cancel_write(world, entry);
+    page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
     settle_durable(world, entry, Code::kNotStored);
     return true;
   }
@@ -111,6 +111,18 @@ bool start_write(World& world, EntryId entry) {
 
 }  // namespace
 
+void settle_durable(World& world, EntryId entry, Code code) {
+  const auto waiters = world.durable_waiters.find(entry);
+  if (waiters == world.durable_waiters.end()) return;
+  const std::vector<ItemRef> refs = std::move(waiters->second);
+  world.durable_waiters.erase(waiters);
+  for (const ItemRef& ref : refs) {
+    if (ref.item().state != ItemState::kDurable) continue;
+    if (code == Code::kNotStored) world.count.not_stored.add();
+    settle(world, ref, code == Code::kOk ? ref.item().status : code);
+  }
+}
+
 bool queue_write(World& world, EntryId entry) {
   if (world.parts.store == nullptr) return false;
   PageEntry& page = world.index[entry];
@@ -126,7 +138,9 @@ bool queue_write(World& world, EntryId entry) {
   page.flags |= kWriteQueued;
   world.write_queue.push_back({entry, page.hash, bytes});
   world.write_queue_bytes += bytes;
+  ++world.writes_queued;
   world.count.writes_queued.add();
+  compact_queue(world);
   return true;
 }
 
@@ -135,6 +149,7 @@ void cancel_write(World& world, EntryId entry) {
   if ((page.flags & kWriteQueued) == 0) return;
   page.flags = static_cast<uint16_t>(page.flags & ~kWriteQueued);
   world.write_queue_bytes -= world.parts.pool->slot_bytes(page.host_slot);
+  --world.writes_queued;
 }
 
 bool start_writes(World& world) {
@@ -145,11 +160,10 @@ bool start_writes(World& world) {
       world.write_queue.pop_front();
       continue;
     }
-    if (world.limits.write_bytes_per_s != 0) {
-      if (tokens_now(world) <= 0) break;
-      world.write_tokens_bytes -= static_cast<double>(write.bytes);
-    }
+    const bool limited = world.limits.write_bytes_per_s != 0;
+    if (limited && tokens_now(world) <= 0) break;
     if (!start_write(world, write.entry)) break;
+    if (limited) world.write_tokens_bytes -= static_cast<double>(write.bytes);
     world.write_queue.pop_front();
     started = true;
   }
@@ -198,15 +212,26 @@ void wait_durable(World& world, const ItemRef& ref, EntryId entry) {
   PageEntry& page = world.index[entry];
   OpItem& item = ref.item();
   const bool stored = page.segment != kNowhere;
-  if (!stored) page.flags |= kDurable;
-  const bool waits = stored ? flush_for(world, entry) : queue_write(world, entry);
-  if (!waits) {
-    page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
+  const bool late = ref.op->deadline_ns <= world.now_ns;  // nobody would look at it again
+  const uint16_t before = page.flags;
+  if (!stored && !late) page.flags |= kDurable;
+  const bool waits = stored ? !late && flush_for(world, entry) : queue_write(world, entry);
+  if (!waits || late) {
+    page.flags = static_cast<uint16_t>((page.flags & ~kDurable) | (before & kDurable));
     world.count.not_stored.add();
     return settle(world, ref, Code::kNotStored);
   }
   item.state = ItemState::kDurable;
   world.durable_waiters[entry].push_back(ref);
+}
+
+void found_in_store(World& world, EntryId entry) {
+  cancel_write(world, entry);
+  PageEntry& page = world.index[entry];
+  if ((page.flags & kWriting) != 0) return;  // the end of that write settles it
+  page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
+  if (world.durable_waiters.count(entry) != 0 && !flush_for(world, entry))
+    settle_durable(world, entry, Code::kNotStored);
 }
 
 void trim_store(World& world) {

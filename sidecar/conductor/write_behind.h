@@ -16,6 +16,9 @@ void write_done(World& world, StoreDone&& done);
 void flush_done(World& world, const StoreDone& done);
 // A durable item waits for this page; settled NOT_STORED at once when it can't be written.
 void wait_durable(World& world, const ItemRef& ref, EntryId entry);
+void settle_durable(World& world, EntryId entry, Code code);  // all items that wait for this page
+// The scan found it in the store: a queued write is needless, and who waits for one has it.
+void found_in_store(World& world, EntryId entry);
 // Segments over the capacity go, CLOCK first; their hot pages are queued again.
 void trim_store(World& world);
 

@@ -31,7 +31,7 @@ struct PageEntry {
   uint32_t segment = kNowhere;    // SegmentTable's number
   uint32_t store_slot = 0;
   uint32_t namespace_number = kNowhere;  // NamespaceInfo::number
-  uint16_t pins = 0;                     // leases, gets and I/O in flight: not evictable while > 0
+  uint32_t pins = 0;                     // leases, gets and I/O in flight: not evictable while > 0
   uint16_t flags = 0;
 };
 
