@@ -8,11 +8,19 @@ namespace {
 
 constexpr uint64_t kEndedTicketKeptNs =
     60'000'000'000;  // how long a late rank is still told EXPIRED
+constexpr size_t kTicketsMax = 4096;  // of a group, open or ended
 
 Group* find_group(World& world, const GroupId& id) {
   for (Group& group : world.groups)
     if (group.id == id) return &group;
   return nullptr;
+}
+
+// The rank that asks last must hear of it, however late.
+void end_ticket(World& world, Ticket& ticket) {
+  if (ticket.ended) return;
+  ticket.ended = true;
+  ticket.expires_ns = world.now_ns + kEndedTicketKeptNs;
 }
 
 bool all_asked(const Group& group, const Ticket& ticket) {
@@ -69,7 +77,7 @@ void leave_group(World& world, Session& session) {
     group->coordinator = 0;
   else
     group->ranks.erase(session.rank);
-  for (auto& [number, ticket] : group->tickets) ticket.ended = true;
+  for (auto& [number, ticket] : group->tickets) end_ticket(world, ticket);
   if (!group->ranks.empty() || group->coordinator != 0) return;
   world.groups.remove_if([group](const Group& other) { return &other == group; });
 }
@@ -92,6 +100,10 @@ Result<const LookupAnswer*> ticket_answer(World& world, Session& session, uint64
   return &ticket.answer;
 }
 
+bool has_ticket_room(const Session& session) {
+  return session.group->tickets.size() < kTicketsMax;
+}
+
 void keep_answer(World& world, Session& session, uint64_t number, uint64_t request_hash,
                  const LookupAnswer& answer, uint64_t deadline_ns) {
   Ticket ticket;
@@ -103,15 +115,18 @@ void keep_answer(World& world, Session& session, uint64_t number, uint64_t reque
   session.group->tickets[number] = std::move(ticket);
 }
 
+void end_tickets(World& world, uint64_t lease) {
+  for (Group& group : world.groups)
+    for (auto& [number, ticket] : group.tickets)
+      if (ticket.answer.lease == lease) end_ticket(world, ticket);
+}
+
 void expire_tickets(World& world) {
   for (Group& group : world.groups) {
     for (auto it = group.tickets.begin(); it != group.tickets.end();) {
       Ticket& ticket = it->second;
       const bool leased = ticket.answer.lease != 0 && !ticket.ended;
-      if (!leased && !ticket.ended && ticket.expires_ns <= world.now_ns) {
-        ticket.ended = true;
-        ticket.expires_ns = world.now_ns + kEndedTicketKeptNs;
-      }
+      if (!leased && ticket.expires_ns <= world.now_ns && !ticket.ended) end_ticket(world, ticket);
       // An answer that all have read lives on only as its lease.
       const bool over =
           all_asked(group, ticket) || (ticket.ended && ticket.expires_ns <= world.now_ns);

@@ -14,8 +14,11 @@ void leave_group(World& world, Session& session);  // its leases were ended befo
 // when its lease has ended, kInvalid when another request came under the same ticket.
 Result<const LookupAnswer*> ticket_answer(World& world, Session& session, uint64_t ticket,
                                           uint64_t request_hash);
+// False when the group has too many open tickets.
+bool has_ticket_room(const Session& session);
 void keep_answer(World& world, Session& session, uint64_t ticket, uint64_t request_hash,
                  const LookupAnswer& answer, uint64_t deadline_ns);
+void end_tickets(World& world, uint64_t lease);  // EXPIRED to all ranks from now on
 void expire_tickets(World& world);
 
 }  // namespace kvsidecar

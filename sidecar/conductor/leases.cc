@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sidecar/conductor/groups.h"
 #include "sidecar/conductor/slots.h"
 
 namespace kvsidecar {
@@ -19,13 +20,6 @@ bool over_cap(const World& world, const Session& session, size_t pages, uint64_t
   if (session.lease_pages + pages > limits.lease_pages_per_session) return true;
   const uint64_t pool_bytes = world.parts.pool->usage().bytes;
   return world.lease_bytes + bytes > pool_bytes / 100 * limits.lease_share_percent;
-}
-
-// A group's tickets whose lease has ended are answered EXPIRED from now on.
-void end_tickets(World& world, uint64_t lease) {
-  for (Group& group : world.groups)
-    for (auto& [number, ticket] : group.tickets)
-      if (ticket.answer.lease == lease) ticket.ended = true;
 }
 
 }  // namespace

@@ -226,6 +226,10 @@ void answer_lookup(World& world, Session& session, const LookupAssembly& lookup)
   const Result<const LookupAnswer*> kept = ticket_answer(world, session, lookup.ticket, hash);
   if (!kept.ok()) return refused(kept.status());
   if (*kept != nullptr) return send_answer(world, session, lookup, **kept);
+  if (!has_ticket_room(session))
+    return refused({Code::kBusy, "ticket " + std::to_string(lookup.ticket) +
+                                     ": the group's tickets are used up; let every rank ask under "
+                                     "those that are open"});
   const LookupAnswer answer = look_up(world, session, lookup, attachments);
   keep_answer(world, session, lookup.ticket, hash, answer, lookup.deadline_ns);
   send_answer(world, session, lookup, answer);
