@@ -9,6 +9,8 @@
 namespace kvsidecar {
 namespace {
 
+constexpr size_t kAttachmentsMax = 4096;  // of a session, those before a clear included
+
 Status check_salt(const Session& session, const NamespaceFields& fields) {
   if (!fields.tenant_salt.has_value()) return {};
   const auto& salts = session.permissions.tenant_salts;
@@ -39,6 +41,10 @@ struct Attaching {
 };
 
 Result<Attaching> prepare(World& world, Session& session, const AttachRequest& request) {
+  if (session.attachments.size() >= kAttachmentsMax)
+    return Status(Code::kOverQuota, "attaches: this session has " +
+                                        std::to_string(session.attachments.size()) +
+                                        "; use the handles that it has or open another session");
   Result<NamespaceFields> fields = decode_identity(request.identity);
   if (!fields.ok()) return fields.status();
   Status status = check_salt(session, *fields);
