@@ -21,6 +21,8 @@ bool bury(World& world, const PageEntry& page) {
 }
 
 Code delete_page(World& world, const Hash128& hash) {
+  // Until the store's pages are known one could turn up again after it was deleted.
+  if (!world.scanned) return Code::kBusy;
   const EntryId entry = find_page(world, hash);
   if (entry == kNoEntry) return Code::kMiss;
   PageEntry& page = world.index[entry];
