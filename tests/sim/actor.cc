@@ -135,8 +135,11 @@ void Actor::read() {
     }
     Pending pending = std::move(*at);
     at = pending_.erase(at);
-    shared_.trace.event(name() + " answer " + std::to_string(pending.request) + " " +
-                        std::string(code_name(answer->status())));
+    std::string text = name() + " answer " + std::to_string(pending.request) + " " +
+                       std::string(code_name(answer->status()));
+    for (const Code code : answer->items) text += " " + std::string(code_name(code));
+    for (const uint8_t place : answer->places) text += " " + std::to_string(place);
+    shared_.trace.event(text);
     answered(pending, *answer);
   }
 }

@@ -19,7 +19,7 @@ class Actor {
   void read();    // the answers that are there
   void meddle();  // in the middle of a copy: take blocks back and write something else there
   void finish();  // no further moves: signal fences, so that only deadlines are left
-  bool waits() const { return !pending_.empty(); }
+  bool waits() const { return !foul_ && !pending_.empty(); }
   void check_blocks();
 
   void die(const char* why);

@@ -127,11 +127,11 @@ void Actor::check_missed(const Pending& pending, const Item& item) {
                           std::to_string(use.space) + " (request " +
                           std::to_string(pending.request) + ")";
   const Excuses& excuses = shared_.excuses;
+  if (pending.generation != use.generation || use.clears > 0) return;
   if (item.held && shared_.clock.now_ns() < pending.held_until_ns && !excuses.corrupt &&
       !shared_.model.deleted_since(name, pending.sent_at))
     violation(key + " was leased in the host pool and is a miss");
-  if (pending.generation != use.generation || use.clears > 0) return;
-  if (!excuses.evicted && !excuses.corrupt &&
+  if (!shared_.excuses_miss(pending.sent_at) &&
       shared_.model.must_be_found(name, pending.generation, pending.sent_at))
     violation(key + " was put, never evicted or deleted, and is a miss");
 }
@@ -158,12 +158,12 @@ void Actor::lookup_answered(Pending& pending, const Answer& answer) {
   for (size_t i = 0; same && i < pending.keys.size(); ++i) {
     if (answer.places[i] != static_cast<uint8_t>(Place::kMiss)) continue;
     const PageName name = page(use, pending.keys[i]);
-    const bool kept = !excuses.evicted && !excuses.corrupt;
+    const bool kept = !shared_.excuses_miss(pending.sent_at);
     if (kept && shared_.model.must_be_found(name, use.generation, pending.sent_at))
       violation("key " + std::to_string(name.key) + " of space " + std::to_string(name.space) +
                 " was put, never evicted or deleted, and is not found");
-    if (shared_.scanned && !excuses.trimmed && !excuses.corrupt &&
-        shared_.model.must_be_stored(name, use.generation))
+    if (shared_.store_known(pending.sent_at) && !excuses.trimmed && !excuses.corrupt &&
+        shared_.model.must_be_stored(name, use.generation, pending.sent_at))
       violation("key " + std::to_string(name.key) + " of space " + std::to_string(name.space) +
                 " was durable and is not found");
   }

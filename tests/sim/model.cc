@@ -60,7 +60,7 @@ void Model::page_complete(PageName page, uint64_t generation, bool durable, uint
     return;
   Page& known = pages_[{page, generation}];
   if (known.complete_at == 0) known.complete_at = now;
-  known.durable = known.durable || durable;
+  if (durable && known.durable_at == 0) known.durable_at = now;
 }
 
 bool Model::must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at) const {
@@ -69,9 +69,10 @@ bool Model::must_be_found(PageName page, uint64_t generation, uint64_t lookup_se
          found->second.complete_at < lookup_sent_at;
 }
 
-bool Model::must_be_stored(PageName page, uint64_t generation) const {
+bool Model::must_be_stored(PageName page, uint64_t generation, uint64_t lookup_sent_at) const {
   const auto found = pages_.find({page, generation});
-  return found != pages_.end() && found->second.durable;
+  return found != pages_.end() && found->second.durable_at != 0 &&
+         found->second.durable_at < lookup_sent_at;
 }
 
 void Model::delete_sent(PageName page, uint64_t now) {
@@ -121,7 +122,7 @@ void Model::daemon_gone(bool memory_lost) {
   for (auto& [page, deletes] : deletes_) deletes.open = 0;
   if (memory_lost)
     for (auto& [name, page] : pages_)
-      if (!page.durable) page.complete_at = 0;
+      page.complete_at = 0;
 }
 
 }  // namespace kvsidecar::sim

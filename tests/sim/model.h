@@ -41,7 +41,7 @@ class Model {
   void page_complete(PageName page, uint64_t generation, bool durable, uint64_t sent_at,
                      uint64_t now);
   bool must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at) const;
-  bool must_be_stored(PageName page, uint64_t generation) const;
+  bool must_be_stored(PageName page, uint64_t generation, uint64_t lookup_sent_at) const;
 
   void delete_sent(PageName page, uint64_t now);
   void delete_answered(PageName page, Generations generations, bool deleted, uint64_t sent_at,
@@ -70,7 +70,7 @@ class Model {
   };
   struct Page {
     uint64_t complete_at = 0;  // 0 = not known to be
-    bool durable = false;
+    uint64_t durable_at = 0;
   };
   struct Deletes {
     int open = 0;

@@ -22,8 +22,9 @@ struct OpenTicket {
 // Once true, something may be missing that was promised: what it was excuses a miss.
 struct Excuses {
   bool evicted = false;  // of the host pool
-  bool corrupt = false;  // a page did not prove itself
+  bool corrupt = false;  // a page did not prove itself, or could not be read
   bool trimmed = false;  // a segment was unlinked
+  bool memory_lost = false;
 };
 
 struct Shared {
@@ -35,10 +36,19 @@ struct Shared {
   Model model;
   Scenario plan;
   testing::Node* node = nullptr;
-  bool scanned = true;  // the store's pages are known again
   Excuses excuses;
   std::list<OpenTicket> tickets;
   uint64_t last_ticket = 0;
+
+  // Event since when this daemon knows the store's pages again.
+  uint64_t scanned_at = UINT64_MAX;
+
+  bool store_known(uint64_t sent_at) const { return scanned_at < sent_at; }
+  // A complete page may be gone from the host pool, and the store's is of no help.
+  bool excuses_miss(uint64_t sent_at) const {
+    return excuses.evicted || excuses.corrupt ||
+           (excuses.memory_lost && (excuses.trimmed || !store_known(sent_at)));
+  }
 };
 
 }  // namespace kvsidecar::sim

@@ -48,7 +48,7 @@ TEST(Simulator, EverySeedIsExactOrMissAndLeavesNothing) {
   Outcome all;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const Outcome outcome = play(seed);
-    ASSERT_EQ(outcome.failure, "") << "seed " << seed;
+    ASSERT_TRUE(outcome.failure.empty()) << outcome.failure;
     all.events += outcome.events;
     all.restarts += outcome.restarts;
     all.writes += outcome.writes;

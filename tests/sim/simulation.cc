@@ -55,7 +55,7 @@ void Simulation::start_daemon() {
   node_ = std::make_unique<testing::Node>(plan.node, remains_, shared_.clock, shared_.random,
                                           faults_);
   shared_.node = node_.get();
-  shared_.scanned = false;
+  shared_.scanned_at = UINT64_MAX;
   node_->conductor().scan_store();
   shared_.trace.event("daemon of epoch " + std::to_string(plan.node.epoch) + " starts");
 }
@@ -83,6 +83,7 @@ void Simulation::kill_daemon() {
     std::memset(remains_.chunk.data(), 0, remains_.chunk.size());
     disk_->crash(shared_.random);
     late_writes_.clear();
+    shared_.excuses.memory_lost = true;
   }
   shared_.model.daemon_gone(power);
 }
@@ -144,12 +145,15 @@ void Simulation::one_move() {
 }
 
 void Simulation::take_excuses() {
+  for (std::vector<std::string>& lines = node_->log().lines; !lines.empty(); lines.clear())
+    for (const std::string& line : lines) shared_.trace.event("log " + line);
   const Counters& count = node_->conductor().counters();
   Excuses& excuses = shared_.excuses;
   excuses.evicted = excuses.evicted || count.pages_evicted.value() > 0;
-  excuses.corrupt = excuses.corrupt || count.pages_corrupt.value() > 0;
+  excuses.corrupt = excuses.corrupt || count.pages_corrupt.value() + count.store_read_errors.value() > 0;
   excuses.trimmed = excuses.trimmed || count.segments_unlinked.value() > 0;
-  shared_.scanned = node_->conductor().gauges().scanned;
+  if (shared_.scanned_at == UINT64_MAX && node_->conductor().gauges().scanned)
+    shared_.scanned_at = shared_.trace.now();
 }
 
 void Simulation::look() {
