@@ -84,9 +84,9 @@ void end_session(World& world, Session& session, const char* why, bool hostile) 
   if (session.ended) return;
   session.ended = true;
   (hostile ? world.count.sessions_ended_hostile : world.count.sessions_ended_gone).add();
-  world.log.event("session_ended",
-                  "session=" + std::to_string(session.id) + " name=" + session.name +
-                      " pid=" + std::to_string(session.pid) + " why=\"" + why + "\"");
+  world.log.event("session_ended", "session=" + std::to_string(session.id) + " name=\"" +
+                                       session.name + "\"" + " pid=" + std::to_string(session.pid) +
+                                       " why=\"" + why + "\"");
   end_leases_of(world, session);
   leave_group(world, session);
   drop_operations(world, session);

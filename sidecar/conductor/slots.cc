@@ -119,7 +119,8 @@ void drop_store_copy(World& world, EntryId entry) {
 bool over_store_quota(const World& world, const PageEntry& page) {
   const auto account = world.accounts.find(world.slot_accounts[page.host_slot]);
   if (account == world.accounts.end() || account->second.store_bytes_max == 0) return false;
-  return account->second.store_bytes + page_bytes(world, page) > account->second.store_bytes_max;
+  return account->second.store_bytes + account->second.writing_bytes + page_bytes(world, page) >
+         account->second.store_bytes_max;
 }
 
 void pin(World& world, EntryId entry) {

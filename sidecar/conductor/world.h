@@ -21,6 +21,7 @@ struct HashOfHash {
 struct Account {
   uint64_t pool_bytes = 0, store_bytes = 0, bytes_in_flight = 0, region_bytes = 0;
   uint64_t store_bytes_max = 0;  // 0 = unlimited
+  uint64_t writing_bytes = 0;    // on their way to the store
   uint32_t sessions = 0;
 };
 

@@ -81,8 +81,10 @@ double tokens_now(World& world) {
 
 bool start_write(World& world, EntryId entry) {
   PageEntry& page = world.index[entry];
+  const bool over_quota = over_store_quota(world, page);
+  if (over_quota) world.count.writes_dropped_quota.add();
   Result<PageRecord> record = world.parts.pool->record(page.host_slot);
-  if (!record.ok() || page.namespace_number >= world.namespaces_by_number.size()) {
+  if (over_quota || !record.ok() || page.namespace_number >= world.namespaces_by_number.size()) {
     cancel_write(world, entry);
     page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
     settle_durable(world, entry, Code::kNotStored);
@@ -103,6 +105,7 @@ bool start_write(World& world, EntryId entry) {
   }
   cancel_write(world, entry);
   page.flags |= kWriting;
+  world.accounts[world.slot_accounts[page.host_slot]].writing_bytes += page_bytes(world, page);
   pin(world, entry);
   world.store_writes[token] = {entry, (page.flags & kDurable) != 0};
   ++world.store_in_flight;
@@ -128,10 +131,6 @@ bool queue_write(World& world, EntryId entry) {
   PageEntry& page = world.index[entry];
   if ((page.flags & (kWriteQueued | kWriting)) != 0) return true;
   if (page.segment != kNowhere || page.host_slot == kNowhere) return page.segment != kNowhere;
-  if (over_store_quota(world, page)) {
-    world.count.writes_dropped_quota.add();
-    return false;
-  }
   const uint64_t bytes = world.parts.pool->slot_bytes(page.host_slot);
   while (world.write_queue_bytes + bytes > world.limits.write_behind_bytes)
     if (!drop_coldest(world)) return false;
@@ -178,6 +177,7 @@ void write_done(World& world, StoreDone&& done) {
   --world.store_in_flight;
   PageEntry& page = world.index[entry];
   page.flags = static_cast<uint16_t>(page.flags & ~(kWriting | kDurable));
+  world.accounts[world.slot_accounts[page.host_slot]].writing_bytes -= page_bytes(world, page);
   if (done.status == Code::kOk) {
     world.count.writes_done.add();
     world.count.bytes_written.add(page_bytes(world, page));
