@@ -171,6 +171,8 @@ void take_get(World& world, const OpRef& op, const GetRequest& request) {
       status = invalid("progress: item " + std::to_string(i) +
                        "'s layout has another number of runs than item 0's");
   if (!status.ok()) return turn_away(world, op, status);
+  if (op->progress != nullptr)  // what the word's last get left must not look like this one's
+    op->progress->store(0, std::memory_order_release);
   enter(world, op);
   start_get(world, op);
 }
