@@ -79,6 +79,7 @@ void Actor::send_set_up() {
     more.coordinate.tp = static_cast<uint16_t>(uses_[stage_].part);
     more.description_bytes_max = plan_.description_bytes_max;
     const auto space = static_cast<size_t>(uses_[stage_].space);
+    cleared_before_ = shared_.model.generation(uses_[stage_].space);
     set_up_request_ = engine_->attach(shared_.plan.spaces[space].fields, more);
   } else if (stage_ == spaces) {
     set_up_request_ = engine_->register_region();
@@ -108,7 +109,7 @@ bool Actor::set_up_answered(const testing::Answer& answer) {
     Use& use = uses_[stage_];
     use.handle = answer.head.handle;
     use.generation = answer.head.value;
-    if (use.generation < shared_.model.generation(use.space))
+    if (use.generation < cleared_before_)
       violation("attached at a generation that was cleared");
     shared_.model.generation_seen(use.space, use.generation);
   } else if (stage_ == spaces) {

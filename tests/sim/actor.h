@@ -47,7 +47,7 @@ class Actor {
     RecordType type = RecordType::kNoop;
     uint64_t request = 0, sent_at = 0, deadline_ns = 0, sent_ns = 0;
     size_t use = 0;
-    uint64_t generation = 0;  // of the use when it was sent
+    uint64_t generation = 0;  // of the use when it was sent; attach: known then
     uint32_t part = 0;
     std::vector<Item> items;  // put, get
     std::vector<uint64_t> keys;
@@ -119,6 +119,7 @@ class Actor {
   std::unique_ptr<testing::Engine> engine_;
   size_t stage_ = 0;  // of the set-up; plan_.spaces * 2 + 1 = done
   uint64_t set_up_request_ = 0;
+  uint64_t cleared_before_ = 0;  // generation that was known when it was sent
   Handle region_ = 0;
   bool foul_ = false;  // did what ends a session
   std::vector<Use> uses_;
@@ -126,7 +127,7 @@ class Actor {
   std::vector<HeldLease> leases_;
   std::vector<uint64_t> open_lookup_;  // keys of a lookup whose last record is still to be sent
   Pending open_lookup_head_;
-  uint32_t next_fence_ = 0;
+  uint32_t next_fence_ = 0, next_progress_ = 0;
   uint64_t last_fence_value_ = 0;
 };
 

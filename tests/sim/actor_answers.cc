@@ -77,10 +77,7 @@ void Actor::get_answered(Pending& pending, const Answer& answer) {
     get_item_answered(pending, i, whole ? answer.status() : answer.items.at(i));
   const bool all = !whole && std::all_of(answer.items.begin(), answer.items.end(),
                                          [](Code code) { return code == Code::kOk; });
-  const bool shares = std::any_of(pending_.begin(), pending_.end(), [&](const Pending& other) {
-    return other.progress == pending.progress;
-  });
-  if (all && !shares && pending.progress != kNoIndex &&
+  if (all && pending.progress != kNoIndex &&
       engine_->session_memory().info().progress[pending.progress].load() != plan_.runs)
     violation("a layered get ended without having counted its layers");
 }
@@ -226,7 +223,7 @@ void Actor::attach_answered(const Pending& pending, const Answer& answer) {
   Use& use = uses_[pending.use];
   use.attaching = false;
   if (answer.status() != Code::kOk) return violation("attach refused: " + answer.text);
-  if (answer.head.value < shared_.model.generation(use.space))
+  if (answer.head.value < pending.generation)
     violation("attached at a generation that was cleared");
   use.handle = answer.head.handle;
   use.generation = answer.head.value;

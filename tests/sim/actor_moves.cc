@@ -227,7 +227,9 @@ void Actor::send_get() {
     get.coordinate = parts[pending.part].coordinate;
   }
   if (random_.one_in(3)) {
-    pending.progress = static_cast<uint32_t>(random_.below(16));
+    const auto in_use = [&](const Pending& other) { return other.progress == pending.progress; };
+    do pending.progress = next_progress_++ % testing::Engine::kGeometry.progress_words;
+    while (std::any_of(pending_.begin(), pending_.end(), in_use));
     get.progress = pending.progress;
   }
   if (lease != nullptr && lease->use == number) {
@@ -296,6 +298,7 @@ void Actor::send_attach() {
   send_set_up();
   stage_ = stage;
   pending.request = set_up_request_;
+  pending.generation = cleared_before_;
   keep(std::move(pending), "attach again");
 }
 
