@@ -123,7 +123,8 @@ class Client {
   std::array<std::byte, 16> node_{};
   int daemon_pid_ = 0;
   Status refused_;  // why the last attempt failed
-  bool replay_again_ = false;
+  bool replay_again_ = false, hold_off_ = false;
+  uint64_t connected_ns_ = 0;
   MappedMemory staging_memory_;
   std::thread keeper_;
 };

@@ -39,8 +39,10 @@ Answer Client::ask(Lock& lock, RecordType type, Encoded request, uint64_t until_
   owned->ready = std::move(request);
   const uint64_t id = core_.begin(std::move(owned), monotonic_ns()).id;
   // The keeper may be the one that waits here: then nobody else watches the daemon's life.
-  while (!await(lock, std::span(&id, 1), std::min(until_ns, monotonic_ns() + kLifeCheckNs)))
+  while (!await(lock, std::span(&id, 1), std::min(until_ns, monotonic_ns() + kLifeCheckNs))) {
+    if (stop_) core_.cancel(*core_.find(id), monotonic_ns(), nullptr);
     check_life(link, false);
+  }
   Operation& op = *core_.find(id);
   Answer answer;
   if (op.status != Code::kOk) answer.status = Status(op.status, op.text);

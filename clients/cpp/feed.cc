@@ -192,7 +192,7 @@ Core::Sent Core::send_items(Link& link, Operation& op, uint64_t now_ns) {
                 std::memory_order_release);
   }
   std::vector<uint32_t> word;
-  if (op.layered && !op.staged && link.progress_words.take(1, word)) {
+  if (op.layered && !op.blocks.empty() && link.progress_words.take(1, word)) {
     record.progress = word[0];
     record.progress_before = link.memory.info().progress[word[0]].load(std::memory_order_acquire);
   }

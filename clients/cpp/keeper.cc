@@ -18,6 +18,7 @@ constexpr uint64_t kReplayNs = 5'000'000'000;  // for each registration after a 
 constexpr uint64_t kIdleNs = 1'000'000'000;
 constexpr uint64_t kBusyNs = 50'000'000;
 constexpr uint64_t kFeedNs = 5'000'000;
+constexpr uint64_t kStableNs = 100'000'000;  // a session that lived that long was a good one
 
 bool hung_up(int socket) {
   std::byte nothing;
@@ -34,7 +35,8 @@ void Client::keep() {
 
 void Client::keep_once(Lock& lock) {
   const bool wanted = !core_.current && (options_.reconnect || connects_ == 0);
-  if (wanted && !connect(lock) && !stop_) {
+  // A daemon that hangs up at once isn't asked again at once.
+  if (wanted && (std::exchange(hold_off_, false) || !connect(lock)) && !stop_) {
     watch(lock);
     pause_ns_ = std::min(pause_ns_ * 2, options_.reconnect_max_ns);
     return;
@@ -66,6 +68,7 @@ bool Client::connect(Lock& lock) {
     (void)::epoll_ctl(event_set_.get(), EPOLL_CTL_ADD, link->connection.share.notify.get(), &event);
     link->memory.cell_page().client_sleeps.fetch_or(2, std::memory_order_seq_cst);
   }
+  connected_ns_ = monotonic_ns();
   epoch_ = link->connection.epoch;
   session_ = link->connection.session;
   node_ = link->connection.node;
@@ -109,7 +112,6 @@ void Client::replay(Lock& lock, const std::shared_ptr<Link>& link) {
   if (link->lost || stop_ || link->ready) return;
   link->ready = true;
   ++connects_;
-  pause_ns_ = options_.reconnect_min_ns;
   if (connects_ > 1) log(KVS_LOG_INFO, "connected again to " + options_.socket_path);
   changed_.notify_all();
 }
@@ -160,6 +162,8 @@ void Client::check_life(const std::shared_ptr<Link>& link, bool gone) {
     (void)::epoll_ctl(event_set_.get(), EPOLL_CTL_DEL, link->connection.share.notify.get(),
                       nullptr);
   if (was_current) {
+    hold_off_ = monotonic_ns() - connected_ns_ < kStableNs;
+    if (!hold_off_) pause_ns_ = options_.reconnect_min_ns;
     log(KVS_LOG_WARNING, dead ? "the daemon has died" : "the daemon has ended the session");
     futex_wake(link->memory.info().doorbell);
   }

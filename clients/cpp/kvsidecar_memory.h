@@ -45,8 +45,8 @@ KVS_API kvs_status kvs_memory_create(struct kvs_client* client, uint64_t bytes, 
  * shared at `base` (NULL: the library maps it itself). The fd is duplicated. The file may be sealed
  * or not and must have its pages allocated.
  * echo_offset: 8 bytes of the region, aligned to 8, that the engine never uses; KVS_ECHO_AUTO: the
- * library takes 8 bytes of the file behind the region, and lets an unsealed file that ends there
- * grow by a page. Where neither is possible the call fails with KVS_INVALID. */
+ * library lets the file grow by a page and uses that. Where it can't grow (sealed, hugetlb) the
+ * call fails with KVS_INVALID. KVS_STALE_MAPPING: base is not a shared mapping of the file. */
 #define KVS_ECHO_AUTO UINT64_MAX
 KVS_API kvs_status kvs_region_register_fd(struct kvs_client* client, int fd, uint64_t offset,
                                           uint64_t bytes, void* base, uint64_t echo_offset,
