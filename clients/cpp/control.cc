@@ -10,7 +10,6 @@ namespace kvsidecar::clientlib {
 namespace {
 
 constexpr uint64_t kLifeCheckNs = 50'000'000;
-constexpr int kFdAttempts = 4;
 
 Status unknown(const char* what, uint64_t id) {
   return {Code::kUnknownHandle,
@@ -142,12 +141,7 @@ Status Client::make_region(Lock& lock, RegionObject& region, uint64_t until_ns) 
   if (!sent.ok()) return unavailable(sent.text());
   Encoded encoded;
   encode(request, encoded);
-  Answer answer = ask(lock, RecordType::kRegisterRegion, encoded, until_ns);
-  // The request may overtake the fd, which travels another way: then it is asked again.
-  for (int i = 1; i < kFdAttempts && answer.status.code() == Code::kInvalid; ++i) {
-    Answer retried = ask(lock, RecordType::kRegisterRegion, encoded, until_ns);
-    if (retried.status.ok()) answer = std::move(retried);
-  }
+  const Answer answer = ask(lock, RecordType::kRegisterRegion, encoded, until_ns);
   if (!answer.status.ok()) return answer.status;
   if (word.load(std::memory_order_seq_cst) != answer.value || answer.value == request.nonce) {
     (void)drop(lock, answer.handle, until_ns);
