@@ -115,7 +115,8 @@ class RawPeer(Door):
         self.send_hello()
         self.geometry = g = self.receive_welcome()
         assert g.status == 0 and len(self.fds) == 6, g
-        submission_bytes = HEAD_BYTES + g.submission_cells * CELL_BYTES + g.arena_blocks * BLOCK_BYTES
+        self.arena = HEAD_BYTES + g.submission_cells * CELL_BYTES
+        submission_bytes = self.arena + g.arena_blocks * BLOCK_BYTES
         completion_bytes = INFO_BYTES + g.completion_cells * ANSWER_BYTES
         cells_bytes = -(-(CELL_PAGE_BYTES + 8 * (g.fences + g.claims)) // 4096) * 4096
         self.submission = mmap.mmap(self.fds[0], submission_bytes)
@@ -140,8 +141,7 @@ class RawPeer(Door):
         if deadline_ns is None:
             deadline_ns = time.monotonic_ns() + 10 * SECOND_NS
         if arena is None and len(payload) > CELL_BYTES - RECORD.size:
-            start = len(self.submission) - self.geometry.arena_blocks * BLOCK_BYTES
-            self.submission[start:start + len(payload)] = payload
+            self.submission[self.arena:self.arena + len(payload)] = payload
             arena, payload = (0, len(payload)), b""
         if length is None:
             length = len(payload)

@@ -14,6 +14,7 @@ import kvsidecar
 from daemon import die_with_parent  # noqa: F401  (children of fork use it)
 from engine import Engine, fields
 from kvsidecar import Stat, Status
+from waiting import eventually
 
 STRANGER = 54321
 ADMIN = {"uid": [os.getuid()], "permissions": ["read", "put", "clear", "admin"]}
@@ -203,6 +204,21 @@ def test_a_pool_quota_keeps_room_for_others(start):
             engine.put(content.keys(range(64), b"%d" % turn)).result()
         pool = accounts.status(daemon)["host_pool"]
         assert pool["slots_full"] * 65536 <= 1 << 20, pool
+
+
+def test_a_store_quota_ends_at_its_number_and_costs_no_put(start):
+    daemon = limited(start, store_bytes_max="1MiB")
+    with Engine(daemon.socket, 64) as engine:
+        keys = content.keys(range(64))
+        assert set(engine.check_put(keys)) == {Status.OK}
+        eventually(lambda: accounts.status(daemon)["write_behind"]["pages"] == 0, "all is written",
+                   pid=daemon.pid)
+        counters = accounts.status(daemon)["counters"]
+        assert counters["writes_dropped_quota"] > 0
+        assert counters["bytes_written"] <= 1 << 20
+        assert set(engine.check_get(keys)) == {Status.OK}
+        durable = engine.check_put(content.keys([1000]), durable=True, timeout=10)
+        assert durable == [Status.NOT_STORED]
 
 
 def test_leases_end_at_their_caps_and_say_so(start):

@@ -14,7 +14,7 @@ import accounts
 import content
 import kvsidecar
 from engine import Engine
-from kvsidecar import EventKind, Status
+from kvsidecar import EventKind, Run, Status
 from waiting import eventually, readable
 
 PAGE_BYTES = 512 * 1024
@@ -112,6 +112,40 @@ def test_a_get_gives_blocks_back_or_keeps_them_until_it_settles(start):
         for block in range(PAGES):
             if free[block] and result.items[block] == Status.OK:  # it had ended before the stop
                 assert np.array_equal(before[:, block], engine.view[:, block])
+
+
+@pytest.mark.parametrize("way", ["put", "get"])
+def test_staged_memory_is_the_engines_at_once(start, way):
+    """Memory that the daemon never sees: nothing of it is overdue, and nothing is written late."""
+    daemon = start(**POOL)
+    with Engine(daemon.socket, PAGES, PAGE_BYTES) as engine:
+        keys = stored_pages(engine)
+        own = np.zeros(PAGES * PAGE_BYTES, dtype=np.uint8)
+        region = engine.client.register_staged(own)
+        layout = engine.client.register_layout(
+            PAGES, [Run(region, 0, PAGE_BYTES, PAGE_BYTES)], timeout=10)
+        assert layout.ok
+        if way == "put":
+            keys = content.keys(range(PAGES), b"staged")
+        begin = engine.client.put if way == "put" else engine.client.get
+        op = begin(engine.space, keys, layout, range(PAGES), timeout=0.15)
+        daemon.pause()
+        result = op.result()
+        late = [i for i in range(PAGES) if result.items[i] in GIVEN_UP]
+        own[:] = FILLER
+        daemon.resume()
+        assert engine.client.stat(timeout=10).result().ok
+        assert (own == FILLER).all()
+        if way == "put":  # what is there is what was in the blocks at the call: zeros
+            got = engine.client.get(engine.space, keys, layout, range(PAGES), timeout=10).result()
+            blocks = own.reshape(PAGES, PAGE_BYTES)
+            for i in range(PAGES):
+                if got.items[i] == Status.OK:
+                    assert not blocks[i].any(), (i, late)
+                else:
+                    assert (blocks[i] == FILLER).all() and i in late
+        layout.release(10)
+        assert region.release(10) == Status.OK
 
 
 def events_until_end_or_overdue(client, op):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: two daemons never share what only one may have, and a configuration that can't work ends the
-start with the sentence that helps.
+"""Goal: two daemons never share what only one may have, and a configuration that can't work ends
+the start with the sentence that helps.
 
 Method: a second daemon beside a first that is served all the while; configurations with one thing
 wrong each. (Bug reports K6.)
