@@ -4,7 +4,7 @@
 # builds, the release build's tests and the Python tests. Every stage shows its time; a failed one
 # doesn't stop the others. Skipped tests are counted and named. Exit code: 0 when all passed.
 #   JOBS=n         processes for building and testing (default: all cores)
-#   STAGES="…"     only these: release packages asan tsan ctest pytest (default: all, in this order)
+#   STAGES="…"     only these of: release packages asan tsan ctest pytest (default: all)
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 jobs=${JOBS:-$(nproc)}
@@ -28,15 +28,16 @@ stage() {
 }
 
 build_preset() {
-  cmake --preset "$1" -DKVSIDECAR_TESTS=ON >"$logs/$1-configure.log" 2>&1 ||
-    { cat "$logs/$1-configure.log"; return 1; }
+  local log=$logs/$1-configure.log
+  cmake --preset "$1" -DKVSIDECAR_TESTS=ON >"$log" 2>&1 || { cat "$log"; return 1; }
   cmake --build --preset "$1" -j "$jobs" -- --quiet
 }
 
 # From the release build, for the package tests: they would make a build of their own.
 build_packages() {
-  JOBS=$jobs BUILD=build/release packaging/build-packages.sh build/dist >"$logs/packages.log" 2>&1 ||
-    { tail -n 50 "$logs/packages.log"; return 1; }
+  local log=$logs/packages.log
+  JOBS=$jobs BUILD=build/release packaging/build-packages.sh build/dist >"$log" 2>&1 ||
+    { tail -n 50 "$log"; return 1; }
   export KVSIDECAR_PACKAGES=$PWD/build/dist
 }
 

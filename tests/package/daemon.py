@@ -37,7 +37,7 @@ permissions = ["read", "put", "clear", "admin"]
 
 
 def write_config(folder, pool):
-    """Writes folder/kvsidecar.toml and returns its path; the socket is folder/run/kvsidecar.sock."""
+    """Writes folder/kvsidecar.toml and returns its path; socket: folder/run/kvsidecar.sock."""
     for name in ("run", "state", "store"):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
     path = os.path.join(folder, "kvsidecar.toml")
@@ -52,7 +52,7 @@ def remove_pool(pool):
 
 
 class Daemon:
-    """Runs while the `with` block does; entering waits for READY=1 on its notification socket."""
+    """Runs while the `with` block does; entering waits for READY=1."""
 
     def __init__(self, program, folder, env=None):
         self.program = program

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: deb and rpm hold all that they promise, and what they hold runs.
 
-Method: both are built (or taken from $KVSIDECAR_PACKAGES), unpacked into a root of their own; daemon
-and replay run from there, and a program is built against the installed client.
+Method: both are built (or taken from $KVSIDECAR_PACKAGES) and unpacked into a root of their own;
+daemon and replay run from there, and a program is built against the installed client.
 """
 import glob
 import json

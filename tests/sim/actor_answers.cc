@@ -52,8 +52,9 @@ void Actor::put_item_answered(Pending& pending, uint32_t index, Code code) {
                            " of key " + std::to_string(item.key) + " is " + text_of(code);
   const bool there = code == Code::kOk || code == Code::kExists || code == Code::kNotStored;
   if (there && pending.generation == use.generation && use.clears == 0)
-    shared_.model.page_complete(page(use, item.key), use.generation,
-                                pending.durable && code != Code::kNotStored, pending.sent_at, now);
+    shared_.model.page_complete(
+        page(use, item.key), use.generation,
+        {code != Code::kExists, pending.durable && code != Code::kNotStored, pending.sent_at, now});
   const ClaimState state = engine_->claim(pending.request, index).state();
   if (item.released) {
     if (state == ClaimState::kDone) violation(what + ", its claim DONE, though it was taken back");
@@ -128,8 +129,9 @@ void Actor::check_missed(const Pending& pending, const Item& item) {
   if (item.held && shared_.clock.now_ns() < pending.held_until_ns && !excuses.corrupt &&
       !shared_.model.deleted_since(name, pending.sent_at))
     violation(key + " was leased in the host pool and is a miss");
-  if (!shared_.excuses_miss(pending.sent_at) &&
-      shared_.model.must_be_found(name, pending.generation, pending.sent_at))
+  if (!excuses.for_a_page() &&
+      shared_.model.must_be_found(name, pending.generation, pending.sent_at,
+                                  shared_.store_counts(pending.sent_at)))
     violation(key + " was put, never evicted or deleted, and is a miss");
 }
 
@@ -155,8 +157,9 @@ void Actor::lookup_answered(Pending& pending, const Answer& answer) {
   for (size_t i = 0; same && i < pending.keys.size(); ++i) {
     if (answer.places[i] != static_cast<uint8_t>(Place::kMiss)) continue;
     const PageName name = page(use, pending.keys[i]);
-    const bool kept = !shared_.excuses_miss(pending.sent_at);
-    if (kept && shared_.model.must_be_found(name, use.generation, pending.sent_at))
+    const bool kept = !excuses.for_a_page();
+    if (kept && shared_.model.must_be_found(name, use.generation, pending.sent_at,
+                                  shared_.store_counts(pending.sent_at)))
       violation("key " + std::to_string(name.key) + " of space " + std::to_string(name.space) +
                 " was put, never evicted or deleted, and is not found");
     if (shared_.store_known(pending.sent_at) && !excuses.trimmed && !excuses.corrupt &&

@@ -52,21 +52,23 @@ std::string Model::check_got(PageName page, uint32_t part, Generations generatio
   return {};
 }
 
-void Model::page_complete(PageName page, uint64_t generation, bool durable, uint64_t sent_at,
-                          uint64_t now) {
+void Model::page_complete(PageName page, uint64_t generation, const Completion& completion) {
   const auto deletes = deletes_.find(page);
   if (deletes != deletes_.end() &&
-      (deletes->second.open > 0 || deletes->second.last_sent_or_answered >= sent_at))
+      (deletes->second.open > 0 || deletes->second.last_sent_or_answered >= completion.sent_at))
     return;
   Page& known = pages_[{page, generation}];
-  if (known.complete_at == 0) known.complete_at = now;
-  if (durable && known.durable_at == 0) known.durable_at = now;
+  if (known.complete_at == 0) known.complete_at = completion.now;
+  known.fresh = known.fresh || completion.fresh;
+  if (completion.durable && known.durable_at == 0) known.durable_at = completion.now;
+  if (completion.fresh && !completion.durable) known.durable_at = 0;
 }
 
-bool Model::must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at) const {
+bool Model::must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at,
+                          bool store_counts) const {
   const auto found = pages_.find({page, generation});
   return found != pages_.end() && found->second.complete_at != 0 &&
-         found->second.complete_at < lookup_sent_at;
+         found->second.complete_at < lookup_sent_at && (found->second.fresh || store_counts);
 }
 
 bool Model::must_be_stored(PageName page, uint64_t generation, uint64_t lookup_sent_at) const {
@@ -121,8 +123,10 @@ void Model::daemon_gone(bool memory_lost) {
   for (auto& [id, write] : writes_) write.deleted_at = 0;
   for (auto& [page, deletes] : deletes_) deletes.open = 0;
   if (memory_lost)
-    for (auto& [name, page] : pages_)
+    for (auto& [name, page] : pages_) {
       page.complete_at = 0;
+      page.fresh = false;
+    }
 }
 
 }  // namespace kvsidecar::sim

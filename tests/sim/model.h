@@ -37,10 +37,17 @@ class Model {
   std::string check_got(PageName page, uint32_t part, Generations generations, uint64_t sent_at,
                         uint64_t stamp);
 
-  // What a put's OK or EXISTS promises, until somebody deletes or clears.
-  void page_complete(PageName page, uint64_t generation, bool durable, uint64_t sent_at,
-                     uint64_t now);
-  bool must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at) const;
+  // What a put's OK (fresh) or EXISTS promises, until somebody deletes or clears. A fresh page may
+  // hide a durable one that the daemon had not yet found again.
+  struct Completion {
+    bool fresh = false, durable = false;
+    uint64_t sent_at = 0, now = 0;
+  };
+  void page_complete(PageName page, uint64_t generation, const Completion& completion);
+  // store_counts: it is known again and dropped no segment; else only a page that was put afresh
+  // into the host pool must be there.
+  bool must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at,
+                     bool store_counts) const;
   bool must_be_stored(PageName page, uint64_t generation, uint64_t lookup_sent_at) const;
 
   void delete_sent(PageName page, uint64_t now);
@@ -70,6 +77,7 @@ class Model {
   };
   struct Page {
     uint64_t complete_at = 0;  // 0 = not known to be
+    bool fresh = false;
     uint64_t durable_at = 0;
   };
   struct Deletes {

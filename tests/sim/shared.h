@@ -24,7 +24,7 @@ struct Excuses {
   bool evicted = false;  // of the host pool
   bool corrupt = false;  // a page did not prove itself, or could not be read
   bool trimmed = false;  // a segment was unlinked
-  bool memory_lost = false;
+  bool for_a_page() const { return evicted || corrupt; }
 };
 
 struct Shared {
@@ -44,11 +44,7 @@ struct Shared {
   uint64_t scanned_at = UINT64_MAX;
 
   bool store_known(uint64_t sent_at) const { return scanned_at < sent_at; }
-  // A complete page may be gone from the host pool, and the store's is of no help.
-  bool excuses_miss(uint64_t sent_at) const {
-    return excuses.evicted || excuses.corrupt ||
-           (excuses.memory_lost && (excuses.trimmed || !store_known(sent_at)));
-  }
+  bool store_counts(uint64_t sent_at) const { return store_known(sent_at) && !excuses.trimmed; }
 };
 
 }  // namespace kvsidecar::sim

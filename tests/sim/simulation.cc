@@ -83,7 +83,6 @@ void Simulation::kill_daemon() {
     std::memset(remains_.chunk.data(), 0, remains_.chunk.size());
     disk_->crash(shared_.random);
     late_writes_.clear();
-    shared_.excuses.memory_lost = true;
   }
   shared_.model.daemon_gone(power);
 }
