@@ -50,12 +50,12 @@ void Actor::put_item_answered(Pending& pending, uint32_t index, Code code) {
   const uint64_t now = shared_.trace.now();
   const std::string what = "put " + std::to_string(pending.request) + "/" + std::to_string(index) +
                            " of key " + std::to_string(item.key) + " is " + text_of(code);
+  const ClaimState state = engine_->claim(pending.request, index).state();
   const bool there = code == Code::kOk || code == Code::kExists || code == Code::kNotStored;
   if (there && pending.generation == use.generation && use.clears == 0)
     shared_.model.page_complete(
         page(use, item.key), use.generation,
-        {code != Code::kExists, pending.durable && code != Code::kNotStored, pending.sent_at, now});
-  const ClaimState state = engine_->claim(pending.request, index).state();
+        {code != Code::kExists && state == ClaimState::kDone, pending.durable && code != Code::kNotStored, pending.sent_at, now});
   if (item.released) {
     if (state == ClaimState::kDone) violation(what + ", its claim DONE, though it was taken back");
     return;
