@@ -12,6 +12,7 @@
 #include "sidecar/conductor/leases.h"
 #include "sidecar/conductor/puts.h"
 #include "sidecar/conductor/regions.h"
+#include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/sessions.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/transfers.h"
@@ -66,18 +67,12 @@ bool finish_store(World& world) {
         break;
       case StoreOp::kDelete:
       case StoreOp::kUnlink:
+        removal_done(world);
         break;  // a failure leaves a file that the next scan finds again
     }
     done = StoreDone{};
   }
-  while (!world.unlinks_waiting.empty()) {
-    StoreCommand command;
-    command.op = StoreOp::kUnlink;
-    command.token = world.new_token();
-    command.location.segment = world.unlinks_waiting.front();
-    if (!world.parts.store->submit(std::move(command))) break;
-    world.unlinks_waiting.pop_front();
-  }
+  retry_unlinks(world);
   return any;
 }
 
@@ -252,7 +247,7 @@ void Conductor::drain() { world_->draining = true; }
 bool Conductor::drained() const {
   const World& world = *world_;
   if (!world.copies.empty() || !world.fetches.empty() || !world.store_writes.empty() ||
-      !world.store_flushes.empty())
+      !world.store_flushes.empty() || removals_wait(world))
     return false;
   if (world.parts.store != nullptr && !world.write_queue.empty()) return false;
   return std::all_of(world.sessions.begin(), world.sessions.end(),
@@ -262,7 +257,7 @@ bool Conductor::drained() const {
 bool Conductor::quiet() const {
   const World& world = *world_;
   return world.copies.empty() && world.checks.empty() && world.store_in_flight == 0 &&
-         world.store_flushes.empty() && world.errands_away == 0;
+         world.store_flushes.empty() && world.removals_away == 0 && world.errands_away == 0;
 }
 
 const Counters& Conductor::counters() const { return world_->count; }

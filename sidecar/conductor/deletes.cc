@@ -3,30 +3,24 @@
 
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/attach.h"
+#include "sidecar/conductor/puts.h"
+#include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
 
 namespace kvsidecar {
 namespace {
 
-// Without a tombstone the page would come back at the next start: then it isn't deleted at all.
-bool bury(World& world, const PageEntry& page) {
-  if (page.segment == kNowhere) return true;
-  StoreCommand command;
-  command.op = StoreOp::kDelete;
-  command.token = world.new_token();
-  command.location = {world.segments.segment(page.segment), page.store_slot};
-  if (world.parts.store->submit(std::move(command))) return true;
-  world.count.busy_store_queue.add();
-  return false;
-}
-
 Code delete_page(World& world, const Hash128& hash) {
   // Until the store's pages are known one could turn up again after it was deleted.
   if (!world.scanned) return Code::kBusy;
+  forget_parts(world, hash);
   const EntryId entry = find_page(world, hash);
   if (entry == kNoEntry) return Code::kMiss;
   PageEntry& page = world.index[entry];
-  if (!bury(world, page)) return Code::kBusy;
+  // Without a tombstone the page would come back at the next start: then it isn't deleted at all.
+  if (page.segment != kNowhere &&
+      !bury(world, {world.segments.segment(page.segment), page.store_slot}))
+    return Code::kBusy;
   page.flags |= kDoomed;
   world.history.add(hash, Departure::kDeleted, world.now_ns);
   world.count.deletes.add();

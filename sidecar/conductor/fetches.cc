@@ -3,6 +3,7 @@
 
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/gets.h"
+#include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/digest.h"
 
@@ -42,11 +43,7 @@ void invalidate_location(World& world, EntryId entry, const StoreLocation& locat
       page.store_slot != location.slot)
     return;
   drop_store_copy(world, entry);
-  StoreCommand command;
-  command.op = StoreOp::kDelete;
-  command.token = world.new_token();
-  command.location = location;
-  if (!world.parts.store->submit(std::move(command))) world.count.busy_store_queue.add();
+  bury(world, location);
 }
 
 void corrupt(World& world, EntryId entry) {

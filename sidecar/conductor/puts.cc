@@ -203,6 +203,16 @@ void part_not_copied(World& world, const ItemRef& ref) {
     drop_filling(world, hash);
 }
 
+void forget_parts(World& world, const Hash128& page) {
+  const auto found = world.fillings.find(page);
+  if (found == world.fillings.end()) return;
+  Filling& filling = *found->second;
+  for (Filling::Part& part : filling.parts)
+    if (part.state == Filling::Part::kDone) part.state = Filling::Part::kEmpty;
+  filling.done = 0;
+  if (filling.copying == 0) drop_filling(world, page);
+}
+
 void drop_old_fillings(World& world) {
   std::vector<Hash128> old;
   for (const auto& [hash, filling] : world.fillings)

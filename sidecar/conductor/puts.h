@@ -12,6 +12,8 @@ SlotId filling_slot(const World& world, const Hash128& page);
 void part_copied(World& world, const ItemRef& ref, const CopyItem& copied);
 // A part that an item was to copy won't be: the next writer of the part takes over.
 void part_not_copied(World& world, const ItemRef& ref);
+// Deleted: the parts of an incomplete page that are in by now don't count.
+void forget_parts(World& world, const Hash128& page);
 // Pages whose other parts don't come.
 void drop_old_fillings(World& world);
 

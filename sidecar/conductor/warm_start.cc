@@ -2,6 +2,7 @@
 #include "sidecar/conductor/warm_start.h"
 
 #include "sidecar/conductor/attach.h"
+#include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/write_behind.h"
 
@@ -30,14 +31,6 @@ void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
   world.slot_accounts[slot] = 0;
   world.accounts[0].pool_bytes += world.parts.pool->slot_bytes(slot);
   world.count.pages_adopted.add();
-}
-
-void unlink(World& world, uint64_t segment) {
-  StoreCommand command;
-  command.op = StoreOp::kUnlink;
-  command.token = world.new_token();
-  command.location.segment = segment;
-  if (!world.parts.store->submit(std::move(command))) world.unlinks_waiting.push_back(segment);
 }
 
 void add_page(World& world, const FoundSegment& segment, const NamespaceInfo& space,
@@ -84,10 +77,10 @@ void scan_done(World& world, StoreDone&& done) {
   const Result<NamespaceInfo*> space = know_namespace(world, segment.encoded, segment.generation);
   // Pages of a cleared generation can't be asked for: their segment only takes space.
   if (!space.ok() || segment.generation < (*space)->generation)
-    return unlink(world, segment.segment);
+    return unlink_segment(world, segment.segment);
   const uint64_t bytes = segment.pages.empty() ? 0 : segment.bytes / segment.pages.size();
   for (const FoundPage& page : segment.pages) add_page(world, segment, **space, page, bytes);
-  if (segment.pages.empty()) unlink(world, segment.segment);
+  if (segment.pages.empty()) unlink_segment(world, segment.segment);
 }
 
 }  // namespace kvsidecar

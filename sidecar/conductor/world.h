@@ -74,6 +74,7 @@ struct World {
   std::deque<QueuedWrite> write_queue;
   uint64_t write_queue_bytes = 0, writes_queued = 0;  // of pages that still wait
   uint32_t store_in_flight = 0;          // reads and writes
+  uint32_t removals_away = 0;            // tombstones and unlinks with the store
   std::deque<uint64_t> unlinks_waiting;  // segments to unlink: the queue was full
   double write_tokens_bytes = 0;         // token bucket of write_bytes_per_s
   uint64_t write_tokens_ns = 0;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "sidecar/conductor/answers.h"
+#include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
 
 namespace kvsidecar {
@@ -57,16 +58,6 @@ bool flush_for(World& world, EntryId entry) {
   pin(world, entry);
   world.store_flushes[token] = entry;
   return true;
-}
-
-// A page written while its entry lost interest in it (deleted, or written twice): the location is
-// orphaned.
-void discard_location(World& world, const StoreLocation& location) {
-  StoreCommand command;
-  command.op = StoreOp::kDelete;
-  command.token = world.new_token();
-  command.location = location;
-  if (!world.parts.store->submit(std::move(command))) world.count.busy_store_queue.add();
 }
 
 double tokens_now(World& world) {
@@ -182,7 +173,7 @@ void write_done(World& world, StoreDone&& done) {
     world.count.writes_done.add();
     world.count.bytes_written.add(page_bytes(world, page));
     if ((page.flags & kDoomed) != 0 || page.segment != kNowhere) {
-      discard_location(world, done.location);
+      bury(world, done.location);  // it lost interest while it was written
     } else {
       bind_location(world, entry, done.location, done.slot_bytes);
     }
@@ -253,12 +244,8 @@ void trim_store(World& world) {
       forget_if_nowhere(world, entry);
     }
     world.segments.erase(victim);
-    StoreCommand command;
-    command.op = StoreOp::kUnlink;
-    command.token = world.new_token();
-    command.location.segment = segment;
     world.count.segments_unlinked.add();
-    if (!world.parts.store->submit(std::move(command))) world.unlinks_waiting.push_back(segment);
+    unlink_segment(world, segment);
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a page that the store can't give back is promised to nobody any more and can be put again.
-// Method: a node over a store in memory whose reads fail; its successor has the store, not the
-// pool.
+// Goal: a page's copy in the store goes when it must: one that can't be read is promised to nobody
+// any more, and a daemon doesn't end before its tombstones are written.
+// Method: a node over a store in memory that fails or holds what it is told; a successor has the
+// store, not the pool.
 #include <gtest/gtest.h>
 
 #include "sidecar/store/memory_store.h"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr uint64_t kPage = 64 * 1024;
 
-class UnreadablePage : public ::testing::Test {
+class StoreCopy : public ::testing::Test {
  protected:
   // A daemon with an empty pool over the store as it is now.
   void start() {
@@ -51,7 +52,7 @@ class UnreadablePage : public ::testing::Test {
   uint64_t epoch_ = 0;
 };
 
-TEST_F(UnreadablePage, IsAMissAfterItsErrorAndCanBePutAgain) {
+TEST_F(StoreCopy, AnUnreadableOneIsAMissAfterItsErrorAndCanBePutAgain) {
   start();
   ASSERT_EQ(put_durably().items.at(0), Code::kOk);
   start();
@@ -66,6 +67,28 @@ TEST_F(UnreadablePage, IsAMissAfterItsErrorAndCanBePutAgain) {
   EXPECT_EQ(put_durably().items.at(0), Code::kOk);
   EXPECT_EQ(get(), Code::kOk);
   EXPECT_TRUE(holds_page(engine_->block(3), 1));
+}
+
+TEST_F(StoreCopy, TheDaemonDrainsUntilADeletedPagesTombstoneIsWritten) {
+  start();
+  ASSERT_EQ(put_durably().items.at(0), Code::kOk);
+  MemoryFaults faults;
+  faults.held = true;
+  store_->set_faults(faults);
+  const std::vector<std::byte> key = key_of(1);
+  const uint64_t request =
+      engine_->send(RecordType::kDelete, DeleteRequest{engine_->space, {Bytes(key), 32}});
+  EXPECT_EQ(engine_->wait(request).items.at(0), Code::kOk);
+  engine_->die();
+  ASSERT_TRUE(node_->settle());
+  EXPECT_FALSE(node_->conductor().drained());
+  EXPECT_FALSE(node_->conductor().quiet());
+  store_->set_faults({});
+  ASSERT_TRUE(node_->settle());
+  EXPECT_TRUE(node_->conductor().drained());
+  EXPECT_TRUE(node_->conductor().quiet());
+  start();
+  EXPECT_EQ(place(), Place::kMiss);
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/conductor/removals.h"
+
+namespace kvsidecar {
+namespace {
+
+bool submit(World& world, StoreOp op, const StoreLocation& location) {
+  StoreCommand command;
+  command.op = op;
+  command.token = world.new_token();
+  command.location = location;
+  if (!world.parts.store->submit(std::move(command))) return false;
+  ++world.removals_away;
+  return true;
+}
+
+}  // namespace
+
+bool bury(World& world, const StoreLocation& location) {
+  if (submit(world, StoreOp::kDelete, location)) return true;
+  world.count.busy_store_queue.add();
+  return false;
+}
+
+void unlink_segment(World& world, uint64_t segment) {
+  if (!submit(world, StoreOp::kUnlink, {segment, 0})) world.unlinks_waiting.push_back(segment);
+}
+
+void retry_unlinks(World& world) {
+  while (!world.unlinks_waiting.empty() &&
+         submit(world, StoreOp::kUnlink, {world.unlinks_waiting.front(), 0}))
+    world.unlinks_waiting.pop_front();
+}
+
+void removal_done(World& world) {
+  KV_CHECK(world.removals_away > 0);
+  --world.removals_away;
+}
+
+bool removals_wait(const World& world) {
+  return world.removals_away > 0 || !world.unlinks_waiting.empty();
+}
+
+}  // namespace kvsidecar

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What leaves the store: tombstones of single pages, and segments that are unlinked. The daemon
+// drains until all of it has been done. Conductor's thread only.
+#pragma once
+#include "sidecar/conductor/world.h"
+
+namespace kvsidecar {
+
+// Appends a tombstone, so that no later scan finds the page there. False when the store's queue is
+// full (counted).
+bool bury(World& world, const StoreLocation& location);
+// Waits here while the store's queue is full.
+void unlink_segment(World& world, uint64_t segment);
+void retry_unlinks(World& world);
+void removal_done(World& world);
+bool removals_wait(const World& world);
+
+}  // namespace kvsidecar
