@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: how near the file store comes to the disk. Method: pages of 1 MiB are written and read at
 // depth 32 through a store worker, beside fio with io_uring and O_DIRECT on the same folder and
-// size, in turns; the medians of an even number of rounds are compared. Then a folder with a
-// million directory entries is scanned.
+// size, both from shared memory as the host pool's is, in turns; the medians of an even number of
+// rounds are compared. Then a folder with a million directory entries is scanned.
 //
 //   store_bench [--directory DIR] [--bytes N] [--rounds N] [--json]
 #include <fcntl.h>
@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
+#include "ipc/os.h"
 #include "sidecar/store/file_store.h"
 #include "sidecar/store/node_folder.h"
 #include "sidecar/store/segment_format.h"
@@ -59,7 +61,7 @@ double run_fio(const Settings& settings, const std::string& folder, const char* 
   const std::string command =
       "fio --name=floor --filename=" + folder + "/floor --rw=" + mode +
       " --bs=1M --size=" + std::to_string(settings.bytes) +
-      " --iodepth=32 --ioengine=io_uring --direct=1 --fixedbufs=1 --end_fsync=1"
+      " --iodepth=32 --ioengine=io_uring --direct=1 --fixedbufs=1 --end_fsync=1 --mem=mmapshared"
       " --output-format=terse --terse-version=3 2>/dev/null";
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return 0;
@@ -94,8 +96,13 @@ class Conductor {
       std::exit(1);
     }
     store_ = opened.take();
-    memory_ = page_memory(kDepth * kPage);
-    (void)store_->register_memory({memory_.get(), kDepth * kPage});
+    auto fd = make_memfd("store_bench", kDepth * kPage);
+    KV_CHECK(fd.ok());
+    auto mapped = MappedMemory::map(fd->get(), 0, kDepth * kPage, Access::kReadWrite);
+    KV_CHECK(mapped.ok());
+    memory_ = mapped.take();
+    std::memset(memory_.data(), 1, kDepth * kPage);
+    (void)store_->register_memory({memory_.data(), kDepth * kPage});
     worker_ = std::make_unique<WorkerThread>(*store_, "store");
   }
   std::string describe() const { return store_->describe(); }
@@ -109,7 +116,7 @@ class Conductor {
     size_t started = 0, ended = 0;
     while (ended < count) {
       while (started < count && !free.empty()) {
-        StoreCommand command = make(started, memory_.get() + free.back() * kPage);
+        StoreCommand command = make(started, memory_.data() + free.back() * kPage);
         command.token = started << 8 | free.back();
         KV_CHECK(store_->submit(std::move(command)));
         free.pop_back();
@@ -143,7 +150,7 @@ class Conductor {
 
  private:
   Waker waker_;
-  PageMemory memory_;
+  MappedMemory memory_;
   std::unique_ptr<FileStore> store_;
   std::unique_ptr<WorkerThread> worker_;
 };
