@@ -47,10 +47,9 @@ void Actor::set_up() {
     for (const int space : plan_.spaces) {
       Use use;
       use.space = space;
-      use.part = shared_.plan.spaces[static_cast<size_t>(space)].fields.parts.size() > 1 ? plan_.part
-                                                                                         : 0;
-      use.part_bytes =
-          shared_.plan.spaces[static_cast<size_t>(space)].fields.parts[use.part].bytes;
+      use.part =
+          shared_.plan.spaces[static_cast<size_t>(space)].fields.parts.size() > 1 ? plan_.part : 0;
+      use.part_bytes = shared_.plan.spaces[static_cast<size_t>(space)].fields.parts[use.part].bytes;
       use.offset = bytes;
       bytes += rounded(kBlocks * use.part_bytes);
       uses_.push_back(std::move(use));
@@ -109,14 +108,13 @@ bool Actor::set_up_answered(const testing::Answer& answer) {
     Use& use = uses_[stage_];
     use.handle = answer.head.handle;
     use.generation = answer.head.value;
-    if (use.generation < cleared_before_)
-      violation("attached at a generation that was cleared");
+    if (use.generation < cleared_before_) violation("attached at a generation that was cleared");
     shared_.model.generation_seen(use.space, use.generation);
   } else if (stage_ == spaces) {
     region_ = answer.head.handle;
     for (Use& use : uses_) {
-      use.blocks = Blocks(engine_->memory().subspan(use.offset, kBlocks * use.part_bytes),
-                          use.part_bytes);
+      use.blocks =
+          Blocks(engine_->memory().subspan(use.offset, kBlocks * use.part_bytes), use.part_bytes);
       for (uint32_t block = 0; block < kBlocks; ++block)
         use.blocks.write(block, shared_.model.new_stamp());
     }
@@ -222,8 +220,8 @@ void Actor::daemon_killed() {
       const ClaimState state = engine_->claim(pending.request, i).state();
       if (pending.type == RecordType::kPut) {
         const uint64_t last = use.clears > 0 ? UINT64_MAX : use.generation;
-        const std::string wrong = shared_.model.end_write(
-            item.stamp, state == ClaimState::kDone, last, shared_.trace.now());
+        const std::string wrong = shared_.model.end_write(item.stamp, state == ClaimState::kDone,
+                                                          last, shared_.trace.now());
         if (!wrong.empty()) violation(wrong);
       } else if (state != ClaimState::kCopying && state != ClaimState::kDone &&
                  state != ClaimState::kFailed &&

@@ -55,7 +55,8 @@ void Actor::put_item_answered(Pending& pending, uint32_t index, Code code) {
   if (there && pending.generation == use.generation && use.clears == 0)
     shared_.model.page_complete(
         page(use, item.key), use.generation,
-        {code != Code::kExists && state == ClaimState::kDone, pending.durable && code != Code::kNotStored, pending.sent_at, now});
+        {code != Code::kExists && state == ClaimState::kDone,
+         pending.durable && code != Code::kNotStored, pending.sent_at, now});
   if (item.released) {
     if (state == ClaimState::kDone) violation(what + ", its claim DONE, though it was taken back");
     return;
@@ -64,8 +65,7 @@ void Actor::put_item_answered(Pending& pending, uint32_t index, Code code) {
   const bool counted = taken && state == ClaimState::kDone;
   if (code == Code::kOk && !counted) violation(what + " without a copy");
   if (state == ClaimState::kCopying) violation(what + " while it is being copied");
-  if (code == Code::kMemoryFault || code == Code::kCorrupt || code == Code::kMiss)
-    violation(what);
+  if (code == Code::kMemoryFault || code == Code::kCorrupt || code == Code::kMiss) violation(what);
   const std::string wrong = shared_.model.end_write(item.stamp, counted, use.generation, now);
   if (!wrong.empty()) violation(wrong);
   if (!use.blocks.holds_its_own(item.block)) violation(what + ", and its block was changed");
@@ -159,7 +159,7 @@ void Actor::lookup_answered(Pending& pending, const Answer& answer) {
     const PageName name = page(use, pending.keys[i]);
     const bool kept = !excuses.for_a_page();
     if (kept && shared_.model.must_be_found(name, use.generation, pending.sent_at,
-                                  shared_.store_counts(pending.sent_at)))
+                                            shared_.store_counts(pending.sent_at)))
       violation("key " + std::to_string(name.key) + " of space " + std::to_string(name.space) +
                 " was put, never evicted or deleted, and is not found");
     if (shared_.store_known(pending.sent_at) && !excuses.trimmed && !excuses.corrupt &&
@@ -172,11 +172,11 @@ void Actor::lookup_answered(Pending& pending, const Answer& answer) {
   lease.handle = answer.head.handle;
   lease.generation = pending.generation;
   lease.got_at = pending.sent_at;
-  lease.until_ns = pending.sent_ns +
-                   std::min(uint64_t{pending.lease_ms} * 1'000'000,
-                            shared_.plan.node.limits.lease_max_ns);
+  lease.until_ns = pending.sent_ns + std::min(uint64_t{pending.lease_ms} * 1'000'000,
+                                              shared_.plan.node.limits.lease_max_ns);
   for (size_t i = 0; i < answer.head.value; ++i)
-    if (answer.places[i] == static_cast<uint8_t>(Place::kHost)) lease.keys.push_back(pending.keys[i]);
+    if (answer.places[i] == static_cast<uint8_t>(Place::kHost))
+      lease.keys.push_back(pending.keys[i]);
   leases_.push_back(std::move(lease));
   if (leases_.size() > 8) leases_.erase(leases_.begin());
 }
@@ -188,8 +188,7 @@ void Actor::check_prefix(const Pending& pending, const Answer& answer) {
     ++run;
   for (size_t i = 0; i < answer.restorable.size(); ++i)
     if (answer.restorable[i] != 0) longest = i + 1;
-  if (longest != answer.head.value)
-    violation("the longest prefix is not the longest of the set");
+  if (longest != answer.head.value) violation("the longest prefix is not the longest of the set");
   if (longest > run || (uses_.size() == 1 && longest != run))
     violation("lookup " + std::to_string(pending.request) + " restores " + std::to_string(longest) +
               " pages, " + std::to_string(run) + " are there");
@@ -216,9 +215,8 @@ void Actor::delete_answered(const Pending& pending, const Answer& answer) {
   const Use& use = uses_[pending.use];
   for (size_t i = 0; i < pending.keys.size(); ++i) {
     const bool deleted = i < answer.items.size() && answer.items[i] == Code::kOk;
-    shared_.model.delete_answered(page(use, pending.keys[i]),
-                                  {pending.generation, use.generation}, deleted, pending.sent_at,
-                                  shared_.trace.now());
+    shared_.model.delete_answered(page(use, pending.keys[i]), {pending.generation, use.generation},
+                                  deleted, pending.sent_at, shared_.trace.now());
   }
 }
 

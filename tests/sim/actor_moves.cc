@@ -82,9 +82,9 @@ void Actor::send_lookup() {
   pending.keys = some_keys(10);
   if (random_.one_in(2)) pending.lease_ms = static_cast<uint32_t>(1 + random_.below(4000));
   if (plan_.grouped && random_.one_in(2)) {
-    const auto open = std::find_if(
-        shared_.tickets.begin(), shared_.tickets.end(),
-        [&](const OpenTicket& ticket) { return ticket.asked.count(plan_.part) == 0; });
+    const auto open =
+        std::find_if(shared_.tickets.begin(), shared_.tickets.end(),
+                     [&](const OpenTicket& ticket) { return ticket.asked.count(plan_.part) == 0; });
     if (open != shared_.tickets.end()) {
       pending.keys = open->keys;
       pending.ticket = open->number;
@@ -110,7 +110,8 @@ void Actor::send_lookup_record(uint64_t request) {
   const size_t sent = pending.keys.size() - open_lookup_.size();
   std::vector<uint64_t> keys = open_lookup_;
   if (request == 0 && keys.size() > 1 && random_.one_in(4)) keys.resize(keys.size() / 2);
-  open_lookup_.erase(open_lookup_.begin(), open_lookup_.begin() + static_cast<ptrdiff_t>(keys.size()));
+  open_lookup_.erase(open_lookup_.begin(),
+                     open_lookup_.begin() + static_cast<ptrdiff_t>(keys.size()));
   const std::vector<std::byte> bytes = bytes_of(keys);
   LookupRequest lookup;
   lookup.keys = {Bytes(bytes), kKeyBytes};
@@ -282,7 +283,8 @@ void Actor::send_release() {
 
 void Actor::send_cancel() {
   if (pending_.empty()) return;
-  const auto victim = std::next(pending_.begin(), static_cast<ptrdiff_t>(random_.below(pending_.size())));
+  const auto victim =
+      std::next(pending_.begin(), static_cast<ptrdiff_t>(random_.below(pending_.size())));
   Pending pending = start(RecordType::kCancel, 0);
   pending.request = engine_->send(RecordType::kCancel, CancelRequest{victim->request});
   keep(std::move(pending), "cancel");

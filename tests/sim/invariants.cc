@@ -139,8 +139,7 @@ std::string broken_accounts(const World& world) {
   std::map<uint32_t, uint32_t> sessions;
   for (size_t slot = 0; slot < world.slot_entries.size(); ++slot)
     if (world.slot_entries[slot] != kNoEntry)
-      pool[world.slot_accounts[slot]] +=
-          world.parts.pool->slot_bytes(static_cast<SlotId>(slot));
+      pool[world.slot_accounts[slot]] += world.parts.pool->slot_bytes(static_cast<SlotId>(slot));
   for (const auto& [hash, filling] : world.fillings)
     pool[world.slot_accounts[filling->slot]] += world.parts.pool->slot_bytes(filling->slot);
   for (const auto& [entry, fetch] : world.fetches)

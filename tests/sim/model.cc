@@ -44,8 +44,8 @@ std::string Model::check_got(PageName page, uint32_t part, Generations generatio
     return name + "bytes of " + text_of(write.page, write.part);
   if (write.state == State::kVoid) return name + "bytes of a put that did not count";
   if (write.generations.low > generations.high || write.generations.high < generations.low)
-    return name + "bytes of generation " + std::to_string(write.generations.low) + " for a get of " +
-           std::to_string(generations.low);
+    return name + "bytes of generation " + std::to_string(write.generations.low) +
+           " for a get of " + std::to_string(generations.low);
   if (write.deleted_at != 0 && sent_at > write.deleted_at)
     return name + "bytes that were deleted before the get began";
   write.seen = true;
@@ -59,7 +59,7 @@ void Model::page_complete(PageName page, uint64_t generation, const Completion& 
     return;
   Page& known = pages_[{page, generation}];
   if (known.complete_at == 0) known.complete_at = completion.now;
-  known.fresh = known.fresh || completion.fresh;
+  if (completion.fresh && known.fresh_at == 0) known.fresh_at = completion.now;
   if (completion.durable && known.durable_at == 0) known.durable_at = completion.now;
   if (completion.fresh && !completion.durable) known.durable_at = 0;
 }
@@ -67,8 +67,9 @@ void Model::page_complete(PageName page, uint64_t generation, const Completion& 
 bool Model::must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at,
                           bool store_counts) const {
   const auto found = pages_.find({page, generation});
-  return found != pages_.end() && found->second.complete_at != 0 &&
-         found->second.complete_at < lookup_sent_at && (found->second.fresh || store_counts);
+  if (found == pages_.end()) return false;
+  const uint64_t since = store_counts ? found->second.complete_at : found->second.fresh_at;
+  return since != 0 && since < lookup_sent_at;
 }
 
 bool Model::must_be_stored(PageName page, uint64_t generation, uint64_t lookup_sent_at) const {
@@ -125,7 +126,7 @@ void Model::daemon_gone(bool memory_lost) {
   if (memory_lost)
     for (auto& [name, page] : pages_) {
       page.complete_at = 0;
-      page.fresh = false;
+      page.fresh_at = 0;
     }
 }
 

@@ -77,7 +77,7 @@ class Model {
   };
   struct Page {
     uint64_t complete_at = 0;  // 0 = not known to be
-    bool fresh = false;
+    uint64_t fresh_at = 0;     // put into the host pool
     uint64_t durable_at = 0;
   };
   struct Deletes {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one seed plays: how big and how strict the daemon is, what its store and device do wrong, and
-// which engines use it.
+// What one seed plays: how big and how strict the daemon is, what its store and device do wrong,
+// and which engines use it.
 #pragma once
 #include "tests/sim/faults.h"
 #include "tests/support/engine.h"

@@ -5,10 +5,10 @@
 // Method: the whole daemon and a few scripted engines in one thread; one seed decides everything;
 // a model of what was put (model.h) and invariants of the daemon's state (invariants.h) are checked
 // all the time. KVSIDECAR_SIM_SEEDS = how many seeds, KVSIDECAR_SIM_SEED = replay that one.
+#include <unistd.h>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace kvsidecar::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 400;
+constexpr uint64_t kSeeds = 1000;
 
 uint64_t number_from(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);

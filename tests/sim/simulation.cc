@@ -16,7 +16,8 @@ constexpr uint64_t kMovesPerFullLook = 32;
 #if defined(__clang__) || defined(__GNUC__)
 __attribute__((no_sanitize("address")))
 #endif
-std::vector<uint64_t> copy_of(std::span<const std::byte> memory) {
+std::vector<uint64_t>
+copy_of(std::span<const std::byte> memory) {
   std::vector<uint64_t> copy(memory.size() / 8);
   const auto* words = reinterpret_cast<const volatile uint64_t*>(memory.data());
   for (size_t i = 0; i < copy.size(); ++i) copy[i] = words[i];
@@ -29,8 +30,7 @@ Simulation::Simulation(uint64_t seed) : shared_(seed), faults_(shared_.random) {
   shared_.plan = make_scenario(shared_.random);
   faults_.chances = shared_.plan.device_faults;
   faults_.in_copy = [this] {
-    if (shared_.random.one_in(8))
-      actors_[shared_.random.below(actors_.size())]->meddle();
+    if (shared_.random.one_in(8)) actors_[shared_.random.below(actors_.size())]->meddle();
   };
   start_daemon();
   for (size_t i = 0; i < shared_.plan.actors.size(); ++i)
@@ -52,8 +52,8 @@ void Simulation::start_daemon() {
     store_->set_faults(plan.store_faults);
     plan.node.store = store_.get();
   }
-  node_ = std::make_unique<testing::Node>(plan.node, remains_, shared_.clock, shared_.random,
-                                          faults_);
+  node_ =
+      std::make_unique<testing::Node>(plan.node, remains_, shared_.clock, shared_.random, faults_);
   shared_.node = node_.get();
   shared_.scanned_at = UINT64_MAX;
   node_->conductor().scan_store();
@@ -149,7 +149,8 @@ void Simulation::take_excuses() {
   const Counters& count = node_->conductor().counters();
   Excuses& excuses = shared_.excuses;
   excuses.evicted = excuses.evicted || count.pages_evicted.value() > 0;
-  excuses.corrupt = excuses.corrupt || count.pages_corrupt.value() + count.store_read_errors.value() > 0;
+  excuses.corrupt =
+      excuses.corrupt || count.pages_corrupt.value() + count.store_read_errors.value() > 0;
   excuses.trimmed = excuses.trimmed || count.segments_unlinked.value() > 0;
   if (shared_.scanned_at == UINT64_MAX && node_->conductor().gauges().scanned)
     shared_.scanned_at = shared_.trace.now();
@@ -158,8 +159,8 @@ void Simulation::take_excuses() {
 void Simulation::look() {
   take_excuses();
   const bool whole = moves_ % kMovesPerFullLook == 0;
-  const std::string wrong = whole ? broken_invariant(*node_, shared_.plan)
-                                  : broken_sum(node_->conductor().counters());
+  const std::string wrong =
+      whole ? broken_invariant(*node_, shared_.plan) : broken_sum(node_->conductor().counters());
   if (!wrong.empty()) shared_.trace.violation(wrong);
 }
 

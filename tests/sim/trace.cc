@@ -14,7 +14,8 @@ Trace::Trace(uint64_t seed)
 void Trace::event(const std::string& text) {
   ++events_;
   for (const char c : text) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  if (print_) std::fprintf(stderr, "%llu %s\n", static_cast<unsigned long long>(events_), text.c_str());
+  if (print_)
+    std::fprintf(stderr, "%llu %s\n", static_cast<unsigned long long>(events_), text.c_str());
   last_.push_back(std::to_string(events_) + " " + text);
   if (last_.size() > kLinesKept) last_.pop_front();
 }
