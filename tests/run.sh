@@ -76,12 +76,14 @@ run_pytest() {
   return "${PIPESTATUS[0]}"
 }
 
-# GoogleTest's skips are inside a ctest entry that passed; ctest's and pytest's own stand in logs.
+# GoogleTest's and pytest's skips are inside a ctest entry that passed; ctest's own and those of the
+# pytest stage stand in logs.
 show_skips() {
   local inside=build/release/Testing/Temporary/LastTest.log names
   names=$(
     {
-      [[ -f $inside ]] && sed -n 's/^\[  SKIPPED \] \([A-Za-z0-9_]*\.[^ ,]*\).*/\1/p' "$inside"
+      [[ -f $inside ]] && sed -n -e 's/^\[  SKIPPED \] \([A-Za-z0-9_]*\.[^ ,]*\).*/\1/p' \
+        -e 's/^SKIPPED \[[0-9]*\] //p' "$inside"
       sed -n 's/.*[0-9] - \([^ ]*\) (\(Skipped\|Not Run\|Disabled\)).*/\1/p' "$logs/ctest.log"
       sed -n 's/^SKIPPED \[[0-9]*\] //p' "$logs/pytest.log"
     } 2>/dev/null | sort -u

@@ -23,7 +23,9 @@ class Engine:
     """One session with `blocks` blocks of one namespace's pages; each block is two runs."""
 
     def __init__(self, socket, blocks=64, page_bytes=65536, model="model", namespace=None,
-                 attach=None, **options):
+                 attach=None, part=b"", **options):
+        """`part` enters the content: another rank's share of a page has other bytes."""
+        self.part = part
         self.client = kvsidecar.Client(socket, **options)
         self.page_bytes = page_bytes
         half = page_bytes // 2
@@ -49,14 +51,14 @@ class Engine:
         return self.client.close()
 
     def fill(self, block, key):
-        page = content.page(key, self.page_bytes).reshape(2, -1)
+        page = content.page(key + self.part, self.page_bytes).reshape(2, -1)
         self.view[0, block], self.view[1, block] = page[0], page[1]
 
     def blank(self, block):
         self.view[:, block] = content.CANARY
 
     def is_page(self, block, key):
-        page = content.page(key, self.page_bytes).reshape(2, -1)
+        page = content.page(key + self.part, self.page_bytes).reshape(2, -1)
         return np.array_equal(self.view[0, block], page[0]) and \
             np.array_equal(self.view[1, block], page[1])
 
@@ -65,7 +67,7 @@ class Engine:
 
     def holds_only(self, block, key):
         """No byte of it is of anything but this key's page or the canary."""
-        page = content.page(key, self.page_bytes).reshape(2, -1)
+        page = content.page(key + self.part, self.page_bytes).reshape(2, -1)
         block_now = self.view[:, block]
         return bool(((block_now == page) | (block_now == content.CANARY)).all())
 

@@ -67,6 +67,11 @@ def test_a_put_whose_blocks_were_given_away_stores_nothing(start):
             wanted = [keys[i] for i in there]
             if wanted:
                 assert set(engine.check_get(wanted, timeout=10)) == {Status.OK}
+            # Nor later, when the copies that were caught have ended.
+            eventually(lambda: accounts.status(daemon)["fillings"] == 0, "the copies have ended",
+                       pid=daemon.pid)
+            again = engine.lookup(keys, timeout=10).result().places
+            assert list(again) == list(found.places), attempt
             seen |= set(statuses)
             if {Status.ABANDONED, Status.TIMEOUT} <= seen:
                 break
