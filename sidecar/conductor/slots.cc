@@ -39,7 +39,7 @@ bool may_go(const World& world, SlotId slot) {
 bool reclaim(World& world, const SlotShape& shape) {
   const auto evict_slot = [&world](SlotId slot) { evict(world, slot); };
   if (world.limits.admission == Admission::kAtEviction && world.parts.store != nullptr) {
-    // Pages that were never written get their chance first: they are queued and stay for now.
+    // Pages that were never written get their chance first: they are queued and stay this time.
     int queued = 0;
     const auto written = [&world, &queued](SlotId slot) {
       if (!may_go(world, slot)) return false;
