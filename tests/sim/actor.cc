@@ -199,6 +199,7 @@ void Actor::die(const char* why) {
       const Use& use = uses_[pending.use];
       const uint64_t last = use.clears > 0 ? UINT64_MAX : use.generation;
       (void)shared_.model.end_write(item.stamp, true, last, shared_.trace.now());
+      shared_.model.page_perhaps_fresh(page(use, item.key), use.generation);
     }
     if (pending.type == RecordType::kDelete)
       for (const uint64_t key : pending.keys)

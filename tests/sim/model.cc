@@ -64,6 +64,10 @@ void Model::page_complete(PageName page, uint64_t generation, const Completion& 
   if (completion.fresh && !completion.durable) known.durable_at = 0;
 }
 
+void Model::page_perhaps_fresh(PageName page, uint64_t generation) {
+  pages_[{page, generation}].durable_at = 0;
+}
+
 bool Model::must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at,
                           bool store_counts) const {
   const auto found = pages_.find({page, generation});

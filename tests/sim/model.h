@@ -44,6 +44,7 @@ class Model {
     uint64_t sent_at = 0, now = 0;
   };
   void page_complete(PageName page, uint64_t generation, const Completion& completion);
+  void page_perhaps_fresh(PageName page, uint64_t generation);  // its put's answer was never read
   // store_counts: it is known again and dropped no segment; else only a page that was put afresh
   // into the host pool must be there.
   bool must_be_found(PageName page, uint64_t generation, uint64_t lookup_sent_at,
