@@ -33,6 +33,7 @@ def daemon(start):
         keys = content.keys(range(8), b"witness")
         assert witness.put(keys).result().succeeded == 8
         yield daemon
+        assert witness.client.wait_connected(20)  # a test may have started the daemon anew
         assert set(witness.check_get(keys)) == {Status.OK}
 
 

@@ -54,9 +54,9 @@ def test_a_daemon_that_crashes_comes_back_and_one_that_is_told_to_end_does_not(s
         keys = content.keys(range(8))
         assert engine.put(keys).result().succeeded == 8
         first = daemon.pid
-        os.kill(first, signal.SIGSEGV)
+        os.kill(first, signal.SIGABRT)
         eventually(lambda: engine.client.connection().connects >= 2, "a new connection",
                    pid=daemon.process.pid)
         assert daemon.pid != first
         eventually(lambda: set(engine.check_get(keys)) == {Status.OK}, "the pages are back")
-    daemon.log_has(r"supervisor_restarts_daemon pid=%d signal=%d" % (first, signal.SIGSEGV))
+    daemon.log_has(r"supervisor_restarts_daemon pid=%d signal=%d" % (first, signal.SIGABRT))
