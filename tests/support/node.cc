@@ -29,7 +29,8 @@ Node::Node(const NodeOptions& options, NodeRemains& remains, Clock& clock, Seede
   parts.random = &random;
   parts.device = &device_;
   for (size_t i = 0; i < options.copy_workers; ++i) {
-    copy_workers_.push_back(std::make_unique<CopyWorker>(device_, clock, options.queue_entries, &waker_));
+    copy_workers_.push_back(
+        std::make_unique<CopyWorker>(device_, clock, options.queue_entries, &waker_));
     parts.copy_workers.push_back(copy_workers_.back().get());
     workers_.push_back(copy_workers_.back().get());
   }
