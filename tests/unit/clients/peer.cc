@@ -118,20 +118,20 @@ void Peer::accept_one() {
   sessions_.push_back(std::move(session));
 }
 
-void Peer::read_socket(Session& session) {
+bool Peer::read_socket(Session& session) {
   std::byte buffer[512];
   std::vector<UniqueFd> fds;
   const Result<size_t> got = receive_message(session.socket.get(), buffer, fds, 1);
   if (!got.ok() || *got == 0) {
     session.gone = got.ok() || got.status().code() != Code::kBusy;
-    return;
+    return false;
   }
   if (!session.share) {
     Hello hello{};
     if (knobs_.refuses || !check_hello(std::span(buffer).first(*got), hello).ok()) {
       send_refusal(session.socket.get(), {Code::kDenied, "uid is not listed"});
       session.gone = true;
-      return;
+      return false;
     }
     session.share = make_session_share(knobs_.geometry, epoch_, ++last_handle_).take();
     session.in = std::make_unique<SubmissionConsumer>(session.share->memory());
@@ -139,12 +139,13 @@ void Peer::read_socket(Session& session) {
     KV_CHECK(
         send_welcome(session.socket.get(), *session.share, epoch_, last_handle_, {}, pidfd_.get())
             .ok());
-    return;
+    return true;
   }
   FdMessage message{};
-  if (*got != sizeof message || fds.size() != 1) return;
+  if (*got != sizeof message || fds.size() != 1) return true;
   std::memcpy(&message, buffer, sizeof message);
   session.fds[message.token] = std::move(fds[0]);
+  return true;
 }
 
 bool Peer::serve(Session& session) {
@@ -249,7 +250,8 @@ void Peer::take(Session& session, const RecordHead& head, Bytes record) {
 
 void Peer::register_region(Session& session, const RecordHead& head,
                            const RegisterRegionRequest& r) {
-  if (session.fds.count(r.token) == 0) read_socket(session);
+  while (session.fds.count(r.token) == 0 && read_socket(session)) {  // READY may come before it
+  }
   const auto fd = session.fds.find(r.token);
   if (fd == session.fds.end())
     return answer(session, head, Code::kInvalid, 0, 0, bytes_of("no fd came under the token"));

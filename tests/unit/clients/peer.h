@@ -51,7 +51,7 @@ class Peer {
     std::vector<LayoutRun> runs;
   };
   void accept_one();
-  void read_socket(Session& session);
+  bool read_socket(Session& session);  // true: a message was read
   bool serve(Session& session);
   void take(Session& session, const RecordHead& head, Bytes record);
   void register_region(Session& session, const RecordHead& head, const RegisterRegionRequest& r);
