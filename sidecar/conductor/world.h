@@ -70,6 +70,11 @@ struct World {
   };
   std::unordered_map<uint64_t, Write> store_writes;  // token -> entry, pinned
   std::unordered_map<uint64_t, EntryId> store_reads, store_flushes;
+  struct Writer {
+    uint64_t segment = 0;  // where the last write went: later ones may be in it already
+    uint32_t writes = 0;   // with the store
+  };
+  std::unordered_map<uint32_t, Writer> writers;  // by namespace number
   std::unordered_map<EntryId, std::vector<ItemRef>> durable_waiters;
   std::deque<QueuedWrite> write_queue;
   uint64_t write_queue_bytes = 0, writes_queued = 0;  // of pages that still wait

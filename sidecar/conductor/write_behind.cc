@@ -70,6 +70,24 @@ double tokens_now(World& world) {
   return world.write_tokens_bytes;
 }
 
+// A segment that writes in flight may land in stays: its unlinking would take them along, after
+// they were called stored.
+void write_begins(World& world, uint32_t space) {
+  World::Writer& writer = world.writers[space];
+  ++writer.writes;
+  world.segments.set_open(writer.segment, true);
+}
+
+void write_ends(World& world, uint32_t space, uint64_t segment) {
+  World::Writer& writer = world.writers[space];
+  --writer.writes;
+  if (segment != 0 && segment != writer.segment) {
+    world.segments.set_open(writer.segment, false);
+    writer.segment = segment;
+  }
+  world.segments.set_open(writer.segment, writer.writes > 0);
+}
+
 bool start_write(World& world, EntryId entry) {
   PageEntry& page = world.index[entry];
   const bool over_quota = over_store_quota(world, page);
@@ -99,6 +117,7 @@ bool start_write(World& world, EntryId entry) {
   world.accounts[world.slot_accounts[page.host_slot]].writing_bytes += page_bytes(world, page);
   pin(world, entry);
   world.store_writes[token] = {entry, (page.flags & kDurable) != 0};
+  write_begins(world, page.namespace_number);
   ++world.store_in_flight;
   return true;
 }
@@ -181,6 +200,7 @@ void write_done(World& world, StoreDone&& done) {
     world.count.writes_failed.add();
     world.history.add(page.hash, Departure::kWriteFailed, world.now_ns);
   }
+  write_ends(world, page.namespace_number, done.location.segment);
   const bool flushing = done.status == Code::kOk && !durable &&
                         world.durable_waiters.count(entry) != 0 && flush_for(world, entry);
   if (!flushing)

@@ -46,7 +46,10 @@ void SegmentTable::touch(uint32_t number) {
   segments_[number].touched = true;
 }
 
-void SegmentTable::set_open(uint64_t segment, bool open) { segments_[number(segment)].open = open; }
+void SegmentTable::set_open(uint64_t segment, bool open) {
+  const auto known = numbers_.find(segment);
+  if (known != numbers_.end()) segments_[known->second].open = open;
+}
 
 bool SegmentTable::over_capacity() const { return used_bytes_ > capacity_bytes_; }
 

@@ -23,7 +23,8 @@ class SegmentTable {
   void add(StoreLocation location, EntryId entry, uint64_t bytes);
   void remove(uint32_t number, uint32_t slot);  // deleted, replaced or unreadable
   void touch(uint32_t number);
-  void set_open(uint64_t segment, bool open);  // the segment being written is never the victim
+  // The segment being written is never the victim. Harmless on one that isn't known.
+  void set_open(uint64_t segment, bool open);
   bool over_capacity() const;
   // Picks a victim (kNowhere = none); its entries are then to be moved or dropped, and the segment
   // unlinked.

@@ -174,6 +174,19 @@ TEST_F(StoreSide, BeyondTheCapacityWholeSegmentsGoAndHotPagesAreAppendedAgain) {
   for (uint64_t key = 1; key <= 24; ++key) EXPECT_EQ(place(*a, key), Place::kHost);
 }
 
+TEST_F(StoreSide, ASegmentGoesOnlyWhenNoWriteCanBeInIt) {
+  store_options.segment_bytes = 8 * (kPage + 4096);
+  options.limits.store_capacity_bytes = kPage + 4096;  // less than what comes at once
+  start();
+  auto a = engine();
+  set_store_faults({.held = true});
+  for (uint64_t key = 1; key <= 5; ++key) ASSERT_EQ(put(*a, key), Code::kOk);
+  set_store_faults({});
+  ASSERT_TRUE(node->settle());
+  // What the conductor believes to be stored is stored.
+  EXPECT_EQ(node->conductor().gauges().store_bytes, spy->used_bytes());
+}
+
 TEST_F(StoreSide, AtSecondUseAPageIsWrittenWhenItIsLookedUp) {
   options.limits.admission = Admission::kSecondUse;
   start();
