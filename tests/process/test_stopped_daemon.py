@@ -13,6 +13,7 @@ import pytest
 import accounts
 import content
 import kvsidecar
+from claims import Claims
 from engine import Engine
 from kvsidecar import EventKind, Run, Status
 from waiting import eventually, readable
@@ -25,26 +26,26 @@ GIVEN_UP = {Status.TIMEOUT, Status.ABANDONED, Status.REVOKED}
 POOL = {"host_pool": {"bytes": "128MiB"}, "copy": {"threads": 1, "inline_bytes": 0}}
 
 
-def events_until(client, op, kind, seconds=10):
-    """Polls until that event of that operation; all kinds seen on the way."""
-    seen = []
-
-    def look():
-        if readable([client.fileno()], 0.05):
-            seen.extend(event.kind for event in client.poll() if event.op is op)
-        return kind in seen
-
-    eventually(look, f"{kind.name}", seconds=seconds)
-    return seen
-
-
 def caught_put(daemon, engine, attempt):
     """A put that was stopped in its middle: keys and the statuses that it ended with."""
     keys = content.keys(range(PAGES), b"put%d" % attempt)
     op = engine.put(keys, timeout=0.15)
+    Claims().wait_for_copy(op)
     daemon.pause()
     result = op.result()
     return keys, [Status(int(item)) for item in result.items]
+
+
+def check_stored(engine, keys, statuses):
+    """What is there is whole. TIMEOUT may also be a copy that had ended before the stop and wasn't
+    answered: such a page may be there, and none of it is the filler."""
+    found = engine.lookup(keys, timeout=10).result()
+    assert found.ok
+    there = [i for i in range(PAGES) if found.places[i] != kvsidecar.Place.MISS]
+    assert [i for i in there if statuses[i] == Status.ABANDONED] == []
+    assert [i for i in range(PAGES) if statuses[i] == Status.OK and i not in there] == []
+    if there:
+        assert set(engine.check_get([keys[i] for i in there], timeout=10)) == {Status.OK}
 
 
 def test_a_put_whose_blocks_were_given_away_stores_nothing(start):
@@ -57,21 +58,11 @@ def test_a_put_whose_blocks_were_given_away_stores_nothing(start):
                 if status in GIVEN_UP:
                     engine.view[:, block] = FILLER
             daemon.resume()
-            found = engine.lookup(keys, timeout=10).result()
-            assert found.ok
-            there = [i for i in range(PAGES) if found.places[i] != kvsidecar.Place.MISS]
-            # TIMEOUT may also be a copy that had ended before the stop and wasn't answered: such a
-            # page may be there. Then it is whole, and none of it is the filler.
-            assert [i for i in there if statuses[i] == Status.ABANDONED] == [], attempt
-            assert [i for i in range(PAGES) if statuses[i] == Status.OK and i not in there] == []
-            wanted = [keys[i] for i in there]
-            if wanted:
-                assert set(engine.check_get(wanted, timeout=10)) == {Status.OK}
-            # Nor later, when the copies that were caught have ended.
+            check_stored(engine, keys, statuses)
+            # And when the copies that were caught have ended.
             eventually(lambda: accounts.status(daemon)["fillings"] == 0, "the copies have ended",
                        pid=daemon.pid)
-            again = engine.lookup(keys, timeout=10).result().places
-            assert list(again) == list(found.places), attempt
+            check_stored(engine, keys, statuses)
             seen |= set(statuses)
             if {Status.ABANDONED, Status.TIMEOUT} <= seen:
                 break
@@ -91,8 +82,10 @@ def test_a_get_gives_blocks_back_or_keeps_them_until_it_settles(start):
     daemon = start(**POOL)
     with Engine(daemon.socket, PAGES, PAGE_BYTES) as engine:
         keys = stored_pages(engine)
+        claims = Claims()
         for _ in range(ATTEMPTS):
             op = engine.get(keys, timeout=0.15)
+            claims.wait_for_copy(op)
             daemon.pause()
             if EventKind.OVERDUE in events_until_end_or_overdue(engine.client, op):
                 break
@@ -134,6 +127,7 @@ def test_staged_memory_is_the_engines_at_once(start, way):
             keys = content.keys(range(PAGES), b"staged")
         begin = engine.client.put if way == "put" else engine.client.get
         op = begin(engine.space, keys, layout, range(PAGES), timeout=0.15)
+        Claims().wait_for_copy(op)
         daemon.pause()
         result = op.result()
         late = [i for i in range(PAGES) if result.items[i] in GIVEN_UP]
@@ -159,7 +153,7 @@ def events_until_end_or_overdue(client, op):
     def look():
         if readable([client.fileno()], 0.05):
             seen.extend(event.kind for event in client.poll() if event.op is op)
-        return seen
+        return seen or (op.finished and [EventKind.FINISHED])
 
     return eventually(look, "the operation has ended or is overdue", seconds=10)
 
