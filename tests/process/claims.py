@@ -16,7 +16,8 @@ class Claims:
 
     def __init__(self):
         with open("/proc/self/maps", encoding="utf-8") as file:
-            starts = re.findall(r"^(\w+)-\w+ rw-s .*/memfd:kvsidecar-cells", file.read(), re.MULTILINE)
+            starts = re.findall(
+                r"^(\w+)-\w+ rw-s .*/memfd:kvsidecar-cells", file.read(), re.MULTILINE)
         assert len(starts) == 1, starts
         words = (ctypes.c_uint64 * CLAIMS).from_address(
             int(starts[0], 16) + CELL_PAGE_BYTES + 8 * FENCES)
