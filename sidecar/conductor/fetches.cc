@@ -5,6 +5,7 @@
 #include "sidecar/conductor/gets.h"
 #include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
+#include "sidecar/conductor/write_behind.h"
 #include "sidecar/digest.h"
 
 namespace kvsidecar {
@@ -53,10 +54,17 @@ void corrupt(World& world, EntryId entry) {
   world.history.add(page.hash, Departure::kCorrupt, world.now_ns);
   world.log.event("page_corrupt",
                   "page=" + to_hex(page.hash) + " place=" + (fetch.from_store ? "store" : "host"));
-  if (fetch.from_store)
+  if (fetch.from_store) {
     invalidate_location(world, entry, fetch.location);
-  else
+  } else if ((page.flags & (kUnverified | kWriting)) == kUnverified) {
+    // Nobody reads bytes that were never checked: they go at once, and what the store has stays.
+    cancel_write(world, entry);
+    page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
+    settle_durable(world, entry, Code::kNotStored);
+    drop_host_copy(world, entry);
+  } else {
     page.flags |= kDoomed;  // its slot goes when nobody reads it any more
+  }
   fail(world, entry, Code::kCorrupt);
 }
 

@@ -57,6 +57,23 @@ TEST_F(Adoption, ARottenPageIsAMissOfItselfAlone) {
   EXPECT_EQ(put(*a, 1), Code::kOk);  // and may be put again
 }
 
+TEST_F(Adoption, ARottenPageThatIsAlsoStoredIsReadFromTheStoreNext) {
+  with_store = true;
+  start();
+  auto a = engine();
+  ASSERT_EQ(put(*a, 1), Code::kOk);
+  ASSERT_TRUE(node->settle());
+  a.reset();
+  stop();
+  rot(1);
+  start();
+  a = engine();
+  EXPECT_EQ(get(*a, 1), Code::kCorrupt);
+  EXPECT_EQ(place(*a, 1), Place::kStore);
+  EXPECT_EQ(get(*a, 1), Code::kOk);
+  EXPECT_TRUE(holds_page(a->block(1), 1));
+}
+
 TEST_F(Adoption, PagesOfAClearedGenerationGiveTheirSlotsBack) {
   start();
   auto a = engine();
