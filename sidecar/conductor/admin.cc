@@ -114,6 +114,11 @@ Json why_here(const World& world, const NamespaceInfo& space, Bytes key) {
                  std::to_string(filling->second->parts.size()) + " parts are in";
     return one;
   }
+  for (uint64_t older = space.generation; older-- > 1;) {
+    if (find_page(world, page_hash(space.id, older, key)) == kNoEntry) continue;
+    one["why"] = "cleared: it is of generation " + std::to_string(older);
+    return one;
+  }
   const History::Event event = world.history.find(hash);
   one["why"] = std::string(departure_text(event.why));
   if (event.why != Departure::kNone)
@@ -190,7 +195,9 @@ void serve_stat(World& world, const OpRef& op, const StatRequest& request) {
   Session& session = *op->session;
   const bool status = request.what == StatWhat::kStatus;
   if (!session.permissions.admin && !status) {
-    const std::string denied = "stat: this peer's [[allow]] entry doesn't list admin";
+    const std::string denied =
+        "namespaces, sessions and drain need admin, which this peer's [[allow]] entry doesn't "
+        "list; add it to permissions";
     return answer(world, *op, Code::kDenied, 0, 0, text_bytes(denied));
   }
   if (request.what == StatWhat::kDrain && request.offset == 0) {

@@ -198,6 +198,8 @@ void write_done(World& world, StoreDone&& done) {
     }
   } else {
     world.count.writes_failed.add();
+    world.log.event("write_failed",
+                    "page=" + to_hex(page.hash) + " status=" + std::string(code_name(done.status)));
     world.history.add(page.hash, Departure::kWriteFailed, world.now_ns);
   }
   write_ends(world, page.namespace_number, done.location.segment);

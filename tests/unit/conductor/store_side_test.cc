@@ -14,7 +14,8 @@ TEST_F(StoreSide, PagesAreWrittenInTheOrderOfTheirPuts) {
   start();
   auto a = engine();
   set_store_faults({.held = true});
-  for (const uint64_t key : std::initializer_list<uint64_t>{3, 1, 2}) EXPECT_EQ(put(*a, key), Code::kOk);
+  for (const uint64_t key : std::initializer_list<uint64_t>{3, 1, 2})
+    EXPECT_EQ(put(*a, key), Code::kOk);
   set_store_faults({});
   ASSERT_TRUE(node->settle());
   EXPECT_EQ(spy->written, (std::vector<int>{3, 1, 2}));
