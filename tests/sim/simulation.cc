@@ -84,7 +84,17 @@ void Simulation::kill_daemon() {
     disk_->crash(shared_.random);
     late_writes_.clear();
   }
+  if (!power && shared_.random.one_in(6)) rot_memory();
   shared_.model.daemon_gone(power);
+}
+
+// Bits flip between two daemons: in pages, in keys, in the slot tables.
+void Simulation::rot_memory() {
+  shared_.trace.event("memory rots");
+  shared_.excuses.corrupt = true;
+  for (int i = 0; i < 40; ++i)
+    remains_.chunk[shared_.random.below(remains_.chunk.size())] ^=
+        static_cast<std::byte>(1 + shared_.random.below(255));
 }
 
 void Simulation::restart_daemon() {

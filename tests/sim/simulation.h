@@ -25,6 +25,7 @@ class Simulation {
  private:
   void start_daemon();
   void kill_daemon();
+  void rot_memory();
   void restart_daemon();
   void one_move();
   void pass_time();
