@@ -14,7 +14,7 @@
 namespace kvsidecar {
 namespace {
 
-constexpr size_t kMessageFdsMax = 32;  // far above the 6 of a WELCOME
+constexpr size_t kMessageFdsMax = 253;  // the most that Linux passes: it closes the rest itself, here
 constexpr int kSoPeerPidfd = 77;       // kernel 6.5; Debian 12's headers lack the name
 
 using ControlBuffer = std::array<std::byte, CMSG_SPACE(sizeof(int) * kMessageFdsMax)>;
@@ -27,6 +27,9 @@ void take_fds(msghdr& message, std::vector<UniqueFd>& fds) {
     for (size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      // Closing a socket that lingers would block for as long as its sender chose.
+      const linger none{0, 0};
+      (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
       fds.emplace_back(fd);
     }
   }

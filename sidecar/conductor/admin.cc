@@ -11,6 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr size_t kPlainMissesMax = 64;  // namespaces that `why` lists without anything to say
 constexpr size_t kSliceBytes = kCompletionCellBytes - sizeof(CompletionHead);
 
 // Names come from clients: bytes that aren't UTF-8 are replaced, never thrown at.
@@ -114,7 +115,7 @@ Json why_here(const World& world, const NamespaceInfo& space, Bytes key) {
                  std::to_string(filling->second->parts.size()) + " parts are in";
     return one;
   }
-  for (uint64_t older = space.generation; older-- > 1;) {
+  for (uint64_t older = space.generation, left = 8; older-- > 1 && left-- > 0;) {
     if (find_page(world, page_hash(space.id, older, key)) == kNoEntry) continue;
     one["why"] = "cleared: it is of generation " + std::to_string(older);
     return one;
@@ -124,6 +125,12 @@ Json why_here(const World& world, const NamespaceInfo& space, Bytes key) {
   if (event.why != Departure::kNone)
     one["seconds_ago"] = (world.now_ns - event.at_ns) / 1'000'000'000;
   return one;
+}
+
+// Where many namespaces are known, those that never heard of the page are left out.
+bool something_to_say(const World& world, const NamespaceInfo& space, Bytes key) {
+  const Hash128 hash = page_hash(space.id, space.generation, key);
+  return find_page(world, hash) != kNoEntry || world.fillings.count(hash) != 0;
 }
 
 Json pool_json(const HostPool::Usage& pool) {
@@ -228,12 +235,15 @@ void serve_why(World& world, const OpRef& op, const WhyRequest& request) {
   }
   if (request.offset == 0) {
     Json list = Json::array();
+    const bool few = world.namespaces_by_number.size() <= kPlainMissesMax;
     for (const NamespaceInfo* space : world.namespaces_by_number) {
       Hash128 asked;
       if (!request.namespace_id.empty())
         std::memcpy(&asked, request.namespace_id.data(), sizeof asked);
-      if (request.namespace_id.empty() || asked == space->id)
-        list.push_back(why_here(world, *space, request.key));
+      const bool named = !request.namespace_id.empty() && asked == space->id;
+      const bool any =
+          request.namespace_id.empty() && (few || something_to_say(world, *space, request.key));
+      if (named || any) list.push_back(why_here(world, *space, request.key));
     }
     op->session->text = dump({{"key", key_hex(request.key)}, {"answers", list}});
   }

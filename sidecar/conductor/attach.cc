@@ -22,17 +22,17 @@ Status check_salt(const Session& session, const NamespaceFields& fields) {
           "tenant_salt: this peer's [[allow]] entry doesn't list it; add it to tenant_salts"};
 }
 
-// A detached session shares with its own group only; a session without a group with nobody.
-Status detach(NamespaceFields& fields, const Session& session, Bytes group) {
+// A detached session shares with its own group only; a session without a group with nobody, in this
+// epoch or a later one.
+std::array<std::byte, 16> detached_from(World& world, Bytes group) {
   std::array<std::byte, 16> own{};
   if (!group.empty()) {
     std::copy(group.begin(), group.end(), own.begin());
   } else {
-    std::memcpy(own.data(), &session.id, sizeof session.id);
-    std::memcpy(own.data() + 8, "nogroup", 7);
+    const uint64_t words[2] = {world.parts.random->next(), world.parts.random->next()};
+    std::memcpy(own.data(), words, sizeof words);
   }
-  fields.detach = own;
-  return {};
+  return own;
 }
 
 struct Attaching {
@@ -47,13 +47,16 @@ Result<Attaching> prepare(World& world, Session& session, const AttachRequest& r
                                         "; use the handles that it has or open another session");
   Result<NamespaceFields> fields = decode_identity(request.identity);
   if (!fields.ok()) return fields.status();
+  if (fields->detach.has_value())
+    return invalid(
+        "detach of the identity is the daemon's to set; leave it out and attach with detach = "
+        "true");
   Status status = check_salt(session, *fields);
   if (!status.ok()) return status;
   Attaching attaching;
   attaching.encoded.assign(request.identity.begin(), request.identity.end());
   if (request.detach) {
-    status = detach(*fields, session, request.group);
-    if (!status.ok()) return status;
+    fields->detach = detached_from(world, request.group);
     Result<std::vector<std::byte>> encoded = encode_identity(*fields);
     if (!encoded.ok()) return encoded.status();
     attaching.encoded = encoded.take();

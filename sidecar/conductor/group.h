@@ -19,6 +19,7 @@ struct Lease {
   uint64_t session = 0;  // who asked, and in whose count its pages are
   bool grouped = false;  // owned by `group`: any member's get may quote it
   GroupId group{};
+  uint64_t ticket = 0;  // whose answer it is part of; 0 = none
   std::vector<EntryId> entries;
   uint64_t bytes = 0;
   uint64_t expires_ns = 0;
@@ -47,6 +48,7 @@ struct Group {
   std::map<uint16_t, uint64_t> ranks;  // rank -> session
   uint64_t coordinator = 0;            // session, 0 = none
   std::map<uint64_t, Ticket> tickets;
+  uint64_t ticket_keys = 0;  // of all their answers: bounds their memory
 };
 
 }  // namespace kvsidecar

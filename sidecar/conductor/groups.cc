@@ -7,8 +7,9 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kEndedTicketKeptNs =
-    60'000'000'000;  // how long a late rank is still told EXPIRED
-constexpr size_t kTicketsMax = 4096;  // of a group, open or ended
+    60'000'000'000;                           // how long a late rank is still told EXPIRED
+constexpr size_t kTicketsMax = 4096;          // of a group, open or ended
+constexpr uint64_t kTicketKeysMax = 1 << 20;  // of their answers together
 
 Group* find_group(World& world, const GroupId& id) {
   for (Group& group : world.groups)
@@ -101,7 +102,7 @@ Result<const LookupAnswer*> ticket_answer(World& world, Session& session, uint64
 }
 
 bool has_ticket_room(const Session& session) {
-  return session.group->tickets.size() < kTicketsMax;
+  return session.group->tickets.size() < kTicketsMax && session.group->ticket_keys < kTicketKeysMax;
 }
 
 void keep_answer(World& world, Session& session, uint64_t number, uint64_t request_hash,
@@ -112,13 +113,18 @@ void keep_answer(World& world, Session& session, uint64_t number, uint64_t reque
   ticket.expires_ns = deadline_ns;
   if (session.rank != kCoordinatorRank) ticket.asked.insert(session.rank);
   world.next_sweep_ns = std::min(world.next_sweep_ns, deadline_ns);
+  const auto lease = world.leases.find(answer.lease);
+  if (lease != world.leases.end()) lease->second.ticket = number;
+  session.group->ticket_keys += answer.keys;
   session.group->tickets[number] = std::move(ticket);
 }
 
-void end_tickets(World& world, uint64_t lease) {
-  for (Group& group : world.groups)
-    for (auto& [number, ticket] : group.tickets)
-      if (ticket.answer.lease == lease) end_ticket(world, ticket);
+void end_ticket_of(World& world, const Lease& lease) {
+  Group* group = lease.ticket != 0 ? find_group(world, lease.group) : nullptr;
+  if (group == nullptr) return;
+  const auto ticket = group->tickets.find(lease.ticket);
+  if (ticket != group->tickets.end() && ticket->second.answer.lease == lease.id)
+    end_ticket(world, ticket->second);
 }
 
 void expire_tickets(World& world) {
@@ -130,6 +136,7 @@ void expire_tickets(World& world) {
       // An answer that all have read lives on only as its lease.
       const bool over =
           all_asked(group, ticket) || (ticket.ended && ticket.expires_ns <= world.now_ns);
+      if (over) group.ticket_keys -= ticket.answer.keys;
       it = over ? group.tickets.erase(it) : std::next(it);
     }
   }

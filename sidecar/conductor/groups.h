@@ -18,7 +18,7 @@ Result<const LookupAnswer*> ticket_answer(World& world, Session& session, uint64
 bool has_ticket_room(const Session& session);
 void keep_answer(World& world, Session& session, uint64_t ticket, uint64_t request_hash,
                  const LookupAnswer& answer, uint64_t deadline_ns);
-void end_tickets(World& world, uint64_t lease);  // EXPIRED to all ranks from now on
+void end_ticket_of(World& world, const Lease& lease);  // EXPIRED to all ranks from now on
 void expire_tickets(World& world);
 
 }  // namespace kvsidecar

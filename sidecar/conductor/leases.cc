@@ -59,7 +59,7 @@ void end_lease(World& world, uint64_t id) {
   world.lease_bytes -= lease.bytes;
   world.lease_pages -= lease.entries.size();
   for (const EntryId entry : lease.entries) unpin(world, entry);
-  if (lease.grouped) end_tickets(world, id);
+  if (lease.grouped) end_ticket_of(world, lease);
 }
 
 Result<Lease*> find_lease(World& world, Session& session, uint64_t id) {

@@ -213,6 +213,12 @@ void answer_lookup(World& world, Session& session, const LookupAssembly& lookup)
     return refused({Code::kDenied, "lookup: this peer's [[allow]] entry doesn't list read"});
   std::vector<const Attachment*> attachments;
   for (const PoolPolicy& pool : lookup.pools) {
+    const auto same = [&](const PoolPolicy& p) {
+      return p.namespace_handle == pool.namespace_handle;
+    };
+    if (std::count_if(lookup.pools.begin(), lookup.pools.end(), same) != 1)
+      return refused(invalid("pools: namespace " + std::to_string(pool.namespace_handle) +
+                             " is named twice; name each pool once"));
     Result<Attachment*> attachment = find_attachment(world, session, pool.namespace_handle);
     if (!attachment.ok()) return refused(attachment.status());
     attachments.push_back(*attachment);
@@ -259,6 +265,7 @@ bool take_lookup(World& world, Session& session, const RecordHead& head,
     return false;
   lookup.keys.insert(lookup.keys.end(), request.keys.bytes.begin(), request.keys.bytes.end());
   lookup.cells.push_back(request.keys.count());
+  if (lookup.cells.size() > session.memory.geometry.completion_cells) return false;  // unanswerable
   if (so_far + request.keys.count() < lookup.total) return true;
   const LookupAssembly whole = std::move(*session.lookup);
   session.lookup.reset();

@@ -75,9 +75,12 @@ void scan_done(World& world, StoreDone&& done) {
   }
   const FoundSegment& segment = *done.segment;
   const Result<NamespaceInfo*> space = know_namespace(world, segment.encoded, segment.generation);
+  if (!space.ok()) {  // more namespaces than the limit: its pages wait for a start that knows it
+    world.log.event("segment_left_alone", "why=\"" + space.status().text() + "\"");
+    return;
+  }
   // Pages of a cleared generation can't be asked for: their segment only takes space.
-  if (!space.ok() || segment.generation < (*space)->generation)
-    return unlink_segment(world, segment.segment);
+  if (segment.generation < (*space)->generation) return unlink_segment(world, segment.segment);
   const uint64_t bytes = segment.pages.empty() ? 0 : segment.bytes / segment.pages.size();
   for (const FoundPage& page : segment.pages) add_page(world, segment, **space, page, bytes);
   if (segment.pages.empty()) unlink_segment(world, segment.segment);

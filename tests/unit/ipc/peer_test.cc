@@ -68,6 +68,22 @@ TEST(Messages, WithMoreFdsThanAskedAreRefusedAndClosed) {
   }
 }
 
+TEST(Messages, ASocketThatWouldLingerAtItsCloseNoLongerDoes) {
+  Pair pair;
+  UniqueFd passed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const linger an_hour{1, 3600};
+  ASSERT_EQ(::setsockopt(passed.get(), SOL_SOCKET, SO_LINGER, &an_hour, sizeof an_hour), 0);
+  const int sent[] = {passed.get()};
+  ASSERT_TRUE(send_message(pair.a.get(), as_bytes("hello"), sent).ok());
+  std::array<std::byte, 64> buffer;
+  std::vector<UniqueFd> fds;
+  ASSERT_TRUE(receive_message(pair.b.get(), buffer, fds, 1).ok());
+  linger left{1, 1};
+  socklen_t length = sizeof left;
+  ASSERT_EQ(::getsockopt(fds[0].get(), SOL_SOCKET, SO_LINGER, &left, &length), 0);
+  EXPECT_EQ(left.l_onoff, 0);
+}
+
 TEST(Messages, LongerThanTheBufferAreRefusedAndTheirFdsClosed) {
   Pair pair;
   Pipe pipe;
