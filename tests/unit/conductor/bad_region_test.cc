@@ -123,7 +123,6 @@ TEST_F(BadRegion, MoreRegionsThanASessionMayHave) {
   bystander_.reset();
   stop();
   options.limits.regions_per_session = 2;
-  start();
   SetUp();
   EXPECT_EQ(offer(memory(kBytes)).status(), Code::kOk);
   expect(offer(memory(kBytes)), Code::kOverQuota, {"regions", "2", "regions_per_session"});
