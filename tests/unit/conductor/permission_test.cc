@@ -57,7 +57,7 @@ TEST_F(Allowed, OnlyAnAdminSeesSessionsOrDrains) {
             Code::kOk);
   for (const StatWhat what : {StatWhat::kSessions, StatWhat::kNamespaces, StatWhat::kDrain})
     expect(plain->wait(plain->send(RecordType::kStat, StatRequest{what, 0})), Code::kDenied,
-           {"stat", "admin"});
+           {"drain", "admin", "[[allow]]"});
   EXPECT_EQ(put(*plain, 1), Code::kOk);  // nobody drains
 }
 
