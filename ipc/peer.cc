@@ -14,7 +14,7 @@
 namespace kvsidecar {
 namespace {
 
-constexpr size_t kMessageFdsMax = 253;  // the most that Linux passes: it closes the rest itself, here
+constexpr size_t kMessageFdsMax = 253;  // the most that Linux passes; the rest it would close here
 constexpr int kSoPeerPidfd = 77;       // kernel 6.5; Debian 12's headers lack the name
 
 using ControlBuffer = std::array<std::byte, CMSG_SPACE(sizeof(int) * kMessageFdsMax)>;
