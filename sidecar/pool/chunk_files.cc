@@ -21,6 +21,12 @@ namespace {
 constexpr uint64_t kStepBytes = 64ull << 20;  // between two steps the thread can be stopped
 constexpr int kOpenFlags = O_RDWR | O_NOFOLLOW | O_CLOEXEC;
 
+bool is_set(StopFlag stop) { return stop != nullptr && stop->load(std::memory_order_relaxed); }
+
+Status given_up(const std::string& path) {
+  return {Code::kDraining, "host pool file '" + path + "' was given up: kvsidecard ends"};
+}
+
 // What an existing name is to us.
 enum class Kind { kAbsent, kGood, kLeftover };
 struct Existing {
@@ -54,8 +60,10 @@ Result<Existing> look_at(const std::string& path, uint64_t chunk_bytes) {
 }
 
 // Reserved space can't run out later, when a page is touched and the answer would be SIGBUS.
-Status reserve(int fd, const std::string& path, uint64_t bytes, FaultPoints& faults) {
+Status reserve(int fd, const std::string& path, uint64_t bytes, FaultPoints& faults,
+               StopFlag stop) {
   for (uint64_t done = 0; done < bytes;) {
+    if (is_set(stop)) return given_up(path);
     const uint64_t step = std::min(kStepBytes, bytes - done);
     int error = faults.fail("chunk.reserve");
     if (error == 0 && fallocate(fd, 0, static_cast<off_t>(done), static_cast<off_t>(step)) != 0)
@@ -72,8 +80,10 @@ Status reserve(int fd, const std::string& path, uint64_t bytes, FaultPoints& fau
   return {};
 }
 
-Status populate(std::span<std::byte> memory, const std::string& path, FaultPoints& faults) {
+Status populate(std::span<std::byte> memory, const std::string& path, FaultPoints& faults,
+                StopFlag stop) {
   for (uint64_t done = 0; done < memory.size();) {
+    if (is_set(stop)) return given_up(path);
     const uint64_t step = std::min(kStepBytes, memory.size() - done);
     int error = faults.fail("chunk.populate");
     if (error == 0 && madvise(&memory[done], step, MADV_POPULATE_WRITE) != 0) error = errno;
@@ -98,7 +108,8 @@ Result<std::span<std::byte>> map(int fd, const std::string& path, uint64_t bytes
   return std::span(static_cast<std::byte*>(at), bytes);
 }
 
-Result<Chunk> create(const ChunkPlan& plan, const std::string& path, FaultPoints& faults) {
+Result<Chunk> create(const ChunkPlan& plan, const std::string& path, FaultPoints& faults,
+                     StopFlag stop) {
   int error = faults.fail("chunk.create");
   UniqueFd fd;
   if (error == 0) {
@@ -110,13 +121,13 @@ Result<Chunk> create(const ChunkPlan& plan, const std::string& path, FaultPoints
   Chunk chunk{.path = path};
   Status status;
   if (fchmod(fd.get(), 0600) != 0) status = os_error("fchmod '" + path + "'", errno);
-  if (status.ok()) status = reserve(fd.get(), path, plan.chunk_bytes, faults);
+  if (status.ok()) status = reserve(fd.get(), path, plan.chunk_bytes, faults, stop);
   if (status.ok()) {
     auto memory = map(fd.get(), path, plan.chunk_bytes, faults);
     status = memory.status();
     if (memory.ok()) {
       chunk.memory = *memory;
-      status = populate(chunk.memory, path, faults);
+      status = populate(chunk.memory, path, faults, stop);
     }
   }
   if (status.ok()) return chunk;
@@ -125,12 +136,13 @@ Result<Chunk> create(const ChunkPlan& plan, const std::string& path, FaultPoints
   return status;
 }
 
-Result<Chunk> adopt(const ChunkPlan& plan, const std::string& path, int fd, FaultPoints& faults) {
+Result<Chunk> adopt(const ChunkPlan& plan, const std::string& path, int fd, FaultPoints& faults,
+                    StopFlag stop) {
   struct stat facts;
   if (fstat(fd, &facts) != 0) return os_error("fstat '" + path + "'", errno);
   // Holes (punched, or never filled) read as zeros but would be filled on first write.
   if (static_cast<uint64_t>(facts.st_blocks) * 512 < plan.chunk_bytes) {
-    const Status reserved = reserve(fd, path, plan.chunk_bytes, faults);
+    const Status reserved = reserve(fd, path, plan.chunk_bytes, faults, stop);
     if (!reserved.ok()) return reserved;
   }
   const auto memory = map(fd, path, plan.chunk_bytes, faults);
@@ -156,14 +168,15 @@ Status remove_where(const ChunkPlan& plan, const std::function<bool(const ChunkF
 
 }  // namespace
 
-Result<Chunk> open_chunk(const ChunkPlan& plan, uint32_t number, FaultPoints& faults) {
+Result<Chunk> open_chunk(const ChunkPlan& plan, uint32_t number, FaultPoints& faults,
+                         StopFlag stop) {
   const std::string path = chunk_path(plan, number);
   auto existing = look_at(path, plan.chunk_bytes);
   if (!existing) return existing.status();
-  if (existing->kind == Kind::kGood) return adopt(plan, path, existing->fd.get(), faults);
+  if (existing->kind == Kind::kGood) return adopt(plan, path, existing->fd.get(), faults, stop);
   if (existing->kind == Kind::kLeftover && unlink(path.c_str()) != 0 && errno != ENOENT)
     return os_error("can't remove leftover host pool file '" + path + "'", errno);
-  return create(plan, path, faults);
+  return create(plan, path, faults, stop);
 }
 
 void close_chunk(Chunk& chunk) {

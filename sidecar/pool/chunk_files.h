@@ -5,6 +5,7 @@
 // adopted only with O_NOFOLLOW, own uid, 0600, one link and the configured size; leftovers of no
 // configured pool are deleted.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,8 +34,12 @@ Result<uint64_t> free_bytes(const ChunkPlan& plan);
 // kInvalid with the numbers when the plan doesn't fit. `auto` pools: half of free_bytes, in whole
 // chunks.
 Status check_plan(const ChunkPlan& plan);
-// Chunk number n: opens and adopts, or creates, reserves and prefaults it.
-Result<Chunk> open_chunk(const ChunkPlan& plan, uint32_t number, FaultPoints& faults);
+// Looked at between two steps; null: never stops.
+using StopFlag = const std::atomic<bool>*;
+// Chunk number n: opens and adopts, or creates, reserves and prefaults it. kDraining, and nothing
+// half made is left, once the flag is set.
+Result<Chunk> open_chunk(const ChunkPlan& plan, uint32_t number, FaultPoints& faults,
+                         StopFlag stop = nullptr);
 void close_chunk(Chunk& chunk);                  // unmaps; the file stays
 Status remove_leftovers(const ChunkPlan& plan);  // files of this pool beyond the plan
 Status remove_pool(const ChunkPlan& plan);       // all files of this pool (tests, doctor)

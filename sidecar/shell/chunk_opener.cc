@@ -39,7 +39,10 @@ ChunkOpener::ChunkOpener(const ChunkPlan& plan, Reaper& reaper, Clock& clock, Fa
       clock_(clock),
       faults_(faults),
       ready_(std::move(ready)),
-      planned_(static_cast<uint32_t>(plan.pool_bytes / plan.chunk_bytes)) {}
+      planned_(static_cast<uint32_t>(plan.pool_bytes / plan.chunk_bytes)),
+      stop_(std::make_shared<std::atomic<bool>>(false)) {}
+
+void ChunkOpener::stop() { stop_->store(true, std::memory_order_relaxed); }
 
 bool ChunkOpener::step() {
   bool busy = false;
@@ -48,14 +51,14 @@ bool ChunkOpener::step() {
     errand->finish();
     busy = true;
   }
-  if (!away_ && !done() && clock_.now_ns() >= next_try_ns_) start_next();
+  if (!away_ && !done() && !*stop_ && clock_.now_ns() >= next_try_ns_) start_next();
   return busy;
 }
 
 void ChunkOpener::start_next() {
   auto job = std::make_shared<ChunkJob>();
-  auto run = [job, plan = plan_, number = opened_, faults = &faults_] {
-    job->chunk = open_chunk(plan, number, *faults);
+  auto run = [job, plan = plan_, number = opened_, faults = &faults_, stop = stop_] {
+    job->chunk = open_chunk(plan, number, *faults, stop.get());
     if (!job->chunk) return;
     if (Status status = lock_chunk(job->chunk->path, job->lock); !status.ok()) {
       close_chunk(*job->chunk);
@@ -68,6 +71,7 @@ void ChunkOpener::start_next() {
 
 void ChunkOpener::arrived(Result<Chunk> chunk, UniqueFd lock) {
   away_ = false;
+  if (chunk.status().code() == Code::kDraining) return;
   if (!chunk) {
     const bool busy = chunk.status().code() == Code::kBusy;
     next_try_ns_ = clock_.now_ns() + (busy ? kBusyRetryNs : kRetryNs);

@@ -3,7 +3,9 @@
 // reserved and prefaulted on a reaper of its own and handed to the conductor when it is ready. A
 // chunk that can't be had now is tried again later. Conductor's thread.
 #pragma once
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "sidecar/env.h"
@@ -20,6 +22,8 @@ class ChunkOpener {
               Ready ready);
   // Takes what is ready and starts the next. True when it did something.
   bool step();
+  // Starts no other chunk and gives up the one under way; idle() soon after.
+  void stop();
   uint32_t opened() const { return opened_; }
   uint32_t planned() const { return planned_; }
   bool done() const { return opened_ == planned_; }
@@ -38,6 +42,7 @@ class ChunkOpener {
   uint32_t opened_ = 0;
   bool away_ = false;
   uint64_t next_try_ns_ = 0;
+  const std::shared_ptr<std::atomic<bool>> stop_;  // read on the reaper too
   std::vector<UniqueFd> locks_;  // held for life: no second daemon uses the same files
 };
 

@@ -62,6 +62,7 @@ void Daemon::State::read_signals() {
         {{"signal", info.ssi_signo}, {"timeout_ms", config.drain_timeout_ns / kMillisecondNs}});
     sd_notify("STOPPING=1\nSTATUS=draining");
     listener->drain();
+    chunks->stop();
     conductor->drain();
   }
 }

@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <filesystem>
+#include <functional>
+
 #include "sidecar/shell/log.h"
 #include "tests/unit/shell/fake_clock.h"
 #include "tests/unit/shell/temp_dir.h"
@@ -16,8 +19,12 @@ namespace {
 
 class Failing final : public FaultPoints {
  public:
-  int fail(std::string_view point) override { return point.substr(0, 6) == "chunk." ? error : 0; }
+  int fail(std::string_view point) override {
+    if (point == "chunk.reserve" && on_reserve) on_reserve();
+    return point.substr(0, 6) == "chunk." ? error : 0;
+  }
   int error = 0;
+  std::function<void()> on_reserve;
 };
 
 class ChunkOpenerTest : public testing::Test {
@@ -83,6 +90,36 @@ TEST_F(ChunkOpenerTest, AChunkThatCannotBeHadIsTriedAgainLater) {
   clock_.advance_ns(5'000'000'000);
   settle(*opener);
   EXPECT_TRUE(opener->done());
+}
+
+// A daemon that is told to end while a big pool is still being reserved ends then, not when the
+// pool is in.
+TEST_F(ChunkOpenerTest, AStopGivesUpTheChunkThatIsBeingReservedAndStartsNoOther) {
+  plan_.chunk_bytes = 160ull << 20;  // three steps
+  plan_.pool_bytes = 2 * plan_.chunk_bytes;
+  set_log_sink([](LogLevel, const std::string& line) { ADD_FAILURE() << line; }, nullptr);
+  const auto opener = make();
+  int steps = 0;
+  faults_.on_reserve = [&] {
+    ++steps;
+    opener->stop();
+  };
+  settle(*opener);
+  EXPECT_EQ(steps, 1);
+  EXPECT_TRUE(opener->idle());
+  EXPECT_EQ(opener->opened(), 0u);
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.path())) << "a half-made file was left";
+}
+
+TEST_F(ChunkOpenerTest, AStopKeepsTheChunksThatAreIn) {
+  const auto opener = make();
+  faults_.on_reserve = [&] {
+    if (opener->opened() == 2) opener->stop();
+  };
+  settle(*opener);
+  EXPECT_TRUE(opener->idle());
+  EXPECT_GE(opener->opened(), 2u);
+  EXPECT_EQ(ready_.size(), opener->opened());
 }
 
 TEST_F(ChunkOpenerTest, TheChunksOfALivingDaemonAreLeftAlone) {
