@@ -8,9 +8,19 @@
 #include <thread>
 
 #include "ipc/identity.h"
+#include "sidecar/shell/http.h"
 
 namespace kvsidecar {
 namespace {
+
+Status check_path(const char* key, const std::string& path) {
+  if (path.empty() || path.front() != '/')
+    return invalid(std::string(key) + " = \"" + path + "\" must be an absolute path");
+  // A zero byte would end the path early, a line break would end a log line.
+  if (std::any_of(path.begin(), path.end(), [](unsigned char c) { return c < 0x20; }))
+    return invalid(std::string(key) + " holds a control character; write the path without it");
+  return {};
+}
 
 Status check_paths(const Config& config) {
   const std::pair<const char*, const std::string*> paths[] = {
@@ -19,8 +29,7 @@ Status check_paths(const Config& config) {
       {"daemon.socket", &config.socket},
       {"host_pool.directory", &config.pool_directory}};
   for (const auto& [key, path] : paths)
-    if (path->empty() || path->front() != '/')
-      return invalid(std::string(key) + " = \"" + *path + "\" must be an absolute path");
+    if (Status status = check_path(key, *path); !status.ok()) return status;
   if (config.socket.size() >= sizeof(sockaddr_un::sun_path))
     return invalid("daemon.socket = \"" + config.socket + "\" has " +
                    std::to_string(config.socket.size()) + " bytes, a socket's path takes " +
@@ -37,10 +46,13 @@ Status check_pool(const Config& config) {
     return invalid(
         "host_pool.chunk_bytes = " + std::to_string(config.chunk_bytes) +
         " must be a multiple of host_pool.span_bytes = " + std::to_string(config.span_bytes));
-  if (config.pool_bytes != kAuto && config.pool_bytes % config.chunk_bytes != 0)
-    return invalid("host_pool.bytes = " + std::to_string(config.pool_bytes) +
-                   " must be a multiple of host_pool.chunk_bytes = " +
-                   std::to_string(config.chunk_bytes) + ", or \"auto\"");
+  if (config.pool_bytes != kAuto && config.pool_bytes % config.chunk_bytes != 0) {
+    const uint64_t chunks = std::max<uint64_t>(1, config.pool_bytes / config.chunk_bytes);
+    return invalid(
+        "host_pool.bytes = " + std::to_string(config.pool_bytes) +
+        " must be a multiple of host_pool.chunk_bytes = " + std::to_string(config.chunk_bytes) +
+        ", such as " + std::to_string(chunks * config.chunk_bytes) + ", or \"auto\"");
+  }
   const std::string& name = config.pool_name;
   const bool good = !name.empty() && name.size() <= 32 &&
                     std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -56,8 +68,7 @@ Status check_store(const Config& config) {
   if (config.store_kind == StoreKind::kFile && config.store_root.empty())
     return invalid("store.kind = \"file\" needs store.root: name the directory for the pages");
   if (config.store_kind != StoreKind::kFile) return {};
-  if (config.store_root.front() != '/')
-    return invalid("store.root = \"" + config.store_root + "\" must be an absolute path");
+  if (Status status = check_path("store.root", config.store_root); !status.ok()) return status;
   const uint64_t capacity = config.limits.store_capacity_bytes;
   if (capacity != kAuto && capacity < 2 * config.segment_bytes)
     return invalid("store.capacity_bytes = " + std::to_string(capacity) +
@@ -87,6 +98,8 @@ Result<Config> finish_config(Config config) {
   if (Status status = check_paths(config); !status.ok()) return status;
   if (Status status = check_pool(config); !status.ok()) return status;
   if (Status status = check_store(config); !status.ok()) return status;
+  if (!config.metrics_listen.empty())
+    if (Status status = check_listen(config.metrics_listen); !status.ok()) return status;
   return config;
 }
 

@@ -24,6 +24,7 @@ struct AllowEntry {
 };
 
 struct Config {
+  std::string source;  // the file that was read; empty: defaults only
   std::string runtime_dir = "/run/kvsidecar";
   std::string socket;  // empty: runtime_dir + "/kvsidecar.sock"
   std::string state_dir = "/var/lib/kvsidecar";

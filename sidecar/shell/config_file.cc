@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/shell/config_file.h"
 
-#include <fstream>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <sstream>
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
 
+#include "ipc/os.h"
 #include "sidecar/shell/allow_parser.h"
 #include "sidecar/shell/config_keys.h"
 #include "sidecar/shell/nearest.h"
 
 namespace kvsidecar {
 namespace {
+
+constexpr size_t kConfigBytesMax = 4u << 20;
 
 std::string at_line(const std::string& source, const toml::node& node) {
   return source + ":" + std::to_string(node.source().begin.line) + ": ";
@@ -54,12 +61,23 @@ Status unknown_key(const std::string& section, std::string_view name) {
   return invalid("unknown key " + full + "; did you mean " + nearest(full, known) + "?");
 }
 
-Status unknown_section(std::string_view name) {
-  std::vector<std::string> known{"allow"};
+// A section that isn't known, or a key that stands before the first section.
+Status unknown_top_level(std::string_view name, const toml::node& node) {
+  const bool section = node.is_table() || node.is_array_of_tables();
+  std::vector<std::string> sections{"allow"}, names;
+  for (const ConfigKey& key : config_keys()) {
+    if (sections.back() != key.section) sections.emplace_back(key.section);
+    names.emplace_back(key.name);
+  }
+  if (section)
+    return invalid("unknown section [" + std::string(name) + "]; did you mean [" +
+                   nearest(name, sections) + "]?");
+  const std::string likely = nearest(name, names);
+  std::string where;
   for (const ConfigKey& key : config_keys())
-    if (known.back() != key.section) known.emplace_back(key.section);
-  return invalid("unknown section [" + std::string(name) + "]; did you mean [" +
-                 nearest(name, known) + "]?");
+    if (likely == key.name)
+      where += (where.empty() ? "" : " or ") + likely + " under [" + key.section + "]";
+  return invalid("key " + std::string(name) + " stands in no section; did you mean " + where + "?");
 }
 
 Status read_section(Config& config, const std::string& section, const toml::table& table,
@@ -112,10 +130,12 @@ Result<Config> parse_config(std::string_view text, const std::string& source) {
   const toml::parse_result parsed = toml::parse(text, source);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    return invalid(source + ":" + std::to_string(error.source().begin.line) + ": " +
-                   std::string(error.description()));
+    const toml::source_position& begin = error.source().begin;
+    return invalid(source + ":" + std::to_string(begin.line) + ":" + std::to_string(begin.column) +
+                   ": " + std::string(error.description()));
   }
   Config config;
+  config.source = source;
   for (const auto& [name, node] : parsed.table()) {
     const std::string section(name.str());
     Status status;
@@ -125,7 +145,7 @@ Result<Config> parse_config(std::string_view text, const std::string& source) {
       return false;
     }();
     if (!known)
-      status = at(source, node, unknown_section(section));
+      status = at(source, node, unknown_top_level(section, node));
     else if (section == "allow")
       status = read_allow(config, node, source);
     else if (!node.is_table())
@@ -140,13 +160,25 @@ Result<Config> parse_config(std::string_view text, const std::string& source) {
 }
 
 Result<Config> load_config(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad())
-    return invalid("cannot read the configuration " + path +
+  const auto refused = [&](const std::string& why) {
+    return invalid("cannot read the configuration " + path + ": " + why +
                    "; name another with --config, or make it readable");
-  return parse_config(text.str(), path);
+  };
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return refused(std::strerror(errno));
+  std::string text(kConfigBytesMax + 1, '\0');
+  size_t length = 0;
+  while (length < text.size()) {
+    const ssize_t got = ::read(file.get(), &text[length], text.size() - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refused(std::strerror(errno));  // a directory ends here
+    if (got == 0) break;
+    length += static_cast<size_t>(got);
+  }
+  if (length > kConfigBytesMax)
+    return refused("it has more than " + std::to_string(kConfigBytesMax) + " bytes");
+  text.resize(length);
+  return parse_config(text, path);
 }
 
 }  // namespace kvsidecar

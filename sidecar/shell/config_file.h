@@ -11,7 +11,7 @@ namespace kvsidecar {
 // The text of a configuration file; `source` names it in errors. The result is finished
 // (finish_config).
 Result<Config> parse_config(std::string_view toml, const std::string& source);
-// kInvalid when the file can't be read.
+// kInvalid when the file can't be read, or is none.
 Result<Config> load_config(const std::string& path);
 
 }  // namespace kvsidecar

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of keys: from what a file holds into a Config, and back into text.
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -46,6 +47,22 @@ std::string print_bytes(uint64_t bytes) {
     if (bytes % unit.bytes == 0 && unit.bytes > 1)
       return "\"" + std::to_string(bytes / unit.bytes) + unit.name + "\"";
   return std::to_string(bytes);
+}
+
+// As a TOML basic string.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    char code[8];
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned char>(c));
+      out += code;
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
 }
 
 std::string print_range(const ConfigKey& key) {
@@ -166,8 +183,7 @@ Status set_key(Config& config, const ConfigKey& key, const KeyValue& value) {
 
 std::string print_value(const Config& config, const ConfigKey& key) {
   if (key.type == KeyType::kText)
-    return "\"" + *std::get<std::string* (*)(Config&)>(key.field)(const_cast<Config&>(config)) +
-           "\"";
+    return quoted(*std::get<std::string* (*)(Config&)>(key.field)(const_cast<Config&>(config)));
   const uint64_t number = load_number(config, key);
   if (key.takes_auto && number == kAuto) return "\"auto\"";
   if (key.type == KeyType::kBytes) return print_bytes(number);

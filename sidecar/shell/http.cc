@@ -154,6 +154,15 @@ struct HttpServer::State {
   }
 };
 
+Status check_listen(const std::string& listen) {
+  SocketAddress address{};
+  socklen_t length = 0;
+  if (parse_address(listen, address, length)) return {};
+  return invalid("metrics.listen = \"" + listen +
+                 "\" must be an address and a port, such as \"127.0.0.1:9418\" or "
+                 "\"[::1]:9418\"; \"\" for none");
+}
+
 HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& listen,
@@ -161,10 +170,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& listen,
                                                       uint64_t connection_timeout_ns) {
   SocketAddress address{};
   socklen_t length = 0;
-  if (!parse_address(listen, address, length))
-    return invalid("metrics.listen = \"" + listen +
-                   "\" must be an address and a port, such as \"127.0.0.1:9418\" or "
-                   "\"[::1]:9418\"");
+  if (!parse_address(listen, address, length)) return check_listen(listen);
   auto state = std::make_unique<State>();
   state->handlers = std::move(handlers);
   state->timeout_ns = connection_timeout_ns;

@@ -19,10 +19,12 @@ struct HttpResponse {
 };
 inline constexpr size_t kHttpConnectionsMax = 16;
 
+// Whether HttpServer::start() understands it: "127.0.0.1:9418" or "[::1]:9418"; port 0 picks one.
+Status check_listen(const std::string& listen);
+
 class HttpServer {
  public:
   using Handler = std::function<HttpResponse()>;  // called on the server's thread
-  // `listen`: "127.0.0.1:9418" or "[::1]:9418"; port 0 picks one.
   static Result<std::unique_ptr<HttpServer>> start(const std::string& listen,
                                                    std::map<std::string, Handler> handlers,
                                                    uint64_t connection_timeout_ns = 5'000'000'000);

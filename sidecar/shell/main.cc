@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 
+#include "sidecar/shell/config_check.h"
 #include "sidecar/shell/config_file.h"
 #include "sidecar/shell/config_keys.h"
 #include "sidecar/shell/daemon.h"
@@ -27,11 +29,14 @@ struct Options {
 
 Result<Config> read_config(const Options& options) {
   if (!options.config.empty()) return load_config(options.config);
-  if (::access(kDefaultConfig, F_OK) == 0) return load_config(kDefaultConfig);
+  if (::access(kDefaultConfig, F_OK) == 0 || errno != ENOENT) return load_config(kDefaultConfig);
   return finish_config(Config());
 }
 
 int serve(const Config& config, Progress progress) {
+  log_line(LogLevel::kInfo, "configured",
+           format_fields({{"file", config.source.empty() ? "none" : config.source}}) +
+               changed_keys(config));
   Result<std::unique_ptr<Daemon>> daemon = Daemon::build(config, progress);
   if (!daemon) {
     log_event(LogLevel::kError, "start_failed", {{"text", daemon.status().text()}});
@@ -57,8 +62,14 @@ int act(const Options& options) {
     return kExitUsage;
   }
   if (options.print) std::fputs(print_config(*config).c_str(), stdout);
+  if (options.print && !options.check) return 0;
+  if (Status places = check_places(*config); !places.ok()) {
+    std::fprintf(stderr, "kvsidecard: %s\n", places.text().c_str());
+    return kExitUsage;
+  }
   if (options.check) std::puts("the configuration is right");
-  if (options.print || options.check) return 0;
+  if (options.check) return 0;
+  set_log_level(config->log_level);
   if (options.no_supervisor) return live(&*config, Progress());
   SupervisorOptions supervisor;
   supervisor.timeout_ns = config->supervisor_timeout_ns;

@@ -137,6 +137,12 @@ TEST(Config, AnUnknownSectionIsRefusedWithTheNearestKnownOne) {
   refused("[[alow]]\nuid = 1", {"[alow]", "[allow]"});
 }
 
+TEST(Config, AKeyBeforeTheFirstSectionIsRefusedWithTheSectionThatItBelongsTo) {
+  refused("bytes = \"8GiB\"", {"test.toml:1", "bytes", "no section", "bytes under [host_pool]"});
+  refused("lissten = \"\"\n[daemon]\n", {"lissten", "listen under [metrics]"});
+  refused("threads = 4", {"threads under [copy] or threads under [hash]"});
+}
+
 TEST(Config, AWrongTypeNamesKeyValueAndRemedy) {
   refused("[daemon]\nsocket = 5", {"daemon.socket", "5", "text in quotes"});
   refused("[copy]\nthreads = \"four\"", {"copy.threads", "\"four\"", "whole number"});

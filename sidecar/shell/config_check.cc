@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sidecar/shell/config_check.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "sidecar/shell/config_keys.h"
+
+namespace kvsidecar {
+namespace {
+
+enum class Missing { kIsMade, kIsWrong };
+
+Status wrong(const char* key, const std::string& path, const std::string& why) {
+  return invalid(std::string(key) + " = \"" + path + "\" " + why);
+}
+
+Status check_directory(const char* key, const std::string& path, Missing missing) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0)
+    return S_ISDIR(facts.st_mode)
+               ? Status()
+               : wrong(key, path, "is not a directory; name another path, or remove what is there");
+  if (errno == ENOENT && missing == Missing::kIsMade) return {};
+  if (errno == ENOENT) return wrong(key, path, "does not exist; make the directory, or mount it");
+  return wrong(key, path,
+               std::string("can't be looked at (") + std::strerror(errno) +
+                   "); name another path, or let this user pass its directories");
+}
+
+Status check_socket(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || S_ISSOCK(facts.st_mode)) return {};
+  return wrong("daemon.socket", path,
+               S_ISDIR(facts.st_mode)
+                   ? "is a directory; name a file in it, such as \"" + path + "/kvsidecar.sock\""
+                   : "is something else than a socket; remove it, or name another path");
+}
+
+}  // namespace
+
+Status check_places(const Config& config) {
+  Status status = check_directory("daemon.runtime_dir", config.runtime_dir, Missing::kIsMade);
+  if (status.ok()) status = check_directory("daemon.state_dir", config.state_dir, Missing::kIsMade);
+  if (status.ok())
+    status = check_directory("host_pool.directory", config.pool_directory, Missing::kIsWrong);
+  if (status.ok() && config.store_kind == StoreKind::kFile)
+    status = check_directory("store.root", config.store_root, Missing::kIsWrong);
+  return status.ok() ? check_socket(config.socket) : status;
+}
+
+std::string changed_keys(const Config& config) {
+  const Config defaults;
+  std::string out;
+  for (const ConfigKey& key : config_keys()) {
+    std::string value = print_value(config, key);
+    if (value == print_value(defaults, key)) continue;
+    if (key.type != KeyType::kText && value.size() > 2 && value.front() == '"')
+      value = value.substr(1, value.size() - 2);  // a size or a word needs no quotes
+    out += " " + std::string(key.section) + "." + key.name + "=" + value;
+  }
+  return out;
+}
+
+}  // namespace kvsidecar
