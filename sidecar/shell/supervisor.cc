@@ -12,27 +12,17 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "ipc/os.h"
+#include "sidecar/shell/log.h"
 
 namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kMillisecondNs = 1'000'000;
 constexpr int kExitNoChild = 70;
-
-__attribute__((format(printf, 1, 2))) void say(const char* format, ...) {
-  char line[256];
-  va_list values;
-  va_start(values, format);
-  const int length = vsnprintf(line, sizeof line, format, values);
-  va_end(values);
-  if (length > 0)
-    (void)!::write(STDERR_FILENO, line, std::min(static_cast<size_t>(length), sizeof line - 1));
-}
 
 class Supervisor {
  public:
@@ -57,8 +47,8 @@ class Supervisor {
     }
     if (monotonic_ns() - started_ns >= options_.healthy_ns) backoff_ns_ = 0;
     backoff_ns_ = std::clamp(backoff_ns_ * 2, options_.backoff_first_ns, options_.backoff_max_ns);
-    say("supervisor_restarts_daemon pid=%d signal=%d backoff_ms=%llu\n", child, signal,
-        static_cast<unsigned long long>(backoff_ns_ / kMillisecondNs));
+    log_event(LogLevel::kWarning, "supervisor_restarts_daemon",
+              {{"pid", child}, {"signal", signal}, {"backoff_ms", backoff_ns_ / kMillisecondNs}});
     return !stopped_during_backoff();
   }
   int exit_code() const { return exit_code_; }
@@ -83,8 +73,9 @@ class Supervisor {
       last_ns = now_ns;
       seen = value;
       if (options_.timeout_ns == 0 || silent_ns < options_.timeout_ns) continue;
-      say("supervisor_kills_daemon pid=%d reason=no_progress silent_ms=%llu\n", child,
-          static_cast<unsigned long long>(silent_ns / kMillisecondNs));
+      log_event(
+          LogLevel::kError, "supervisor_kills_daemon",
+          {{"pid", child}, {"reason", "no_progress"}, {"silent_ms", silent_ns / kMillisecondNs}});
       ::kill(child, SIGKILL);
       silent_ns = 0;  // a process stuck in the kernel is told again, and waited for
     }
@@ -147,7 +138,7 @@ int supervise(const SupervisorOptions& options, int (*life)(void* context, Progr
       live(life, context, word, own, before);
     }
     if (child < 0) {
-      say("supervisor_fork_failed errno=%d\n", errno);
+      log_event(LogLevel::kError, "supervisor_fork_failed", {{"error", std::strerror(errno)}});
       break;
     }
     const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));

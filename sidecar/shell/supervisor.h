@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The supervisor: a tiny parent process that ends a daemon which no longer moves, so that an engine
 // which must wait for a running copy waits for a known time at most. Forks before any thread is
-// made; single-threaded; allocates nothing after the fork. The daemon dies with it
+// made; single-threaded, so it must not start the log's thread. The daemon dies with it
 // (PR_SET_PDEATHSIG).
 #pragma once
 #include <atomic>

@@ -13,6 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <regex>
+
 #include "ipc/os.h"
 
 namespace kvsidecar {
@@ -75,6 +78,21 @@ TEST_F(SupervisorTest, ADaemonThatCrashesIsStartedAgain) {
   };
   EXPECT_EQ(supervise(options_, life, shared_), 0);
   EXPECT_EQ(shared_->lives.load(), 4);
+}
+
+TEST_F(SupervisorTest, ItsLinesLookLikeThoseOfTheDaemonsLog) {
+  const auto life = [](void* context, Progress) {
+    if (static_cast<Shared*>(context)->lives.fetch_add(1) == 0) ::raise(SIGKILL);
+    return 0;
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(supervise(options_, life, shared_), 0);
+  const std::string line = testing::internal::GetCapturedStderr();
+  const std::regex shape(std::getenv("JOURNAL_STREAM") != nullptr
+                             ? "<4>supervisor_restarts_daemon pid=[0-9]+ signal=9 backoff_ms=1\n"
+                             : "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+[+-][0-9]{2}:[0-9]{2} warning "
+                               "supervisor_restarts_daemon pid=[0-9]+ signal=9 backoff_ms=1\n");
+  EXPECT_TRUE(std::regex_match(line, shape)) << line;
 }
 
 // Runs a supervisor in a child of its own; waits until the daemon below it lives.
