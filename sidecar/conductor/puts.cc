@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/conductor/puts.h"
 
+#include <algorithm>
+
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/copies.h"
+#include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/write_behind.h"
 #include "sidecar/digest.h"
+#include "sidecar/planted.h"
 
 namespace kvsidecar {
 namespace {
@@ -61,6 +65,10 @@ void start_item(World& world, const ItemRef& ref) {
     found = world.fillings.find(op.hashes[ref.index]);
   }
   Filling& filling = *found->second;
+  // Another key with this hash: parts of the two must not become one page.
+  const Bytes key = op.key(ref.index);
+  if (!std::equal(filling.key.begin(), filling.key.end(), key.begin(), key.end()))
+    return settle(world, ref, Code::kBusy);
   if (filling.description.empty()) {
     const Bytes description = op.description(ref.index);
     filling.description.assign(description.begin(), description.end());
@@ -123,10 +131,9 @@ EntryId complete(World& world, Filling& filling) {
     record.description.clear();
     KV_CHECK(world.parts.pool->publish(filling.slot, record, filling.access));
   }
-  if (entry == kNoEntry) entry = world.index.insert(filling.hash);
-  PageEntry& page = world.index[entry];
-  page.digest = record.digest;
-  page.namespace_number = filling.space->number;
+  if (entry == kNoEntry)
+    entry = add_page_entry(world, filling.hash, record.digest, *filling.space);
+  world.index[entry].digest = record.digest;
   bind_slot(world, entry, filling.slot);
   world.count.pages_completed.add();
   if (world.limits.admission == Admission::kAtOnce) queue_write(world, entry);
@@ -180,7 +187,9 @@ void part_copied(World& world, const ItemRef& ref, const CopyItem& copied) {
   part.digest = copied.digest;
   --filling.copying;
   filling.last_activity_ns = world.now_ns;
-  if (++filling.done == filling.parts.size()) return last_part_copied(world, ref);
+  if (++filling.done == filling.parts.size() ||
+      (planted(Bug::kVisibleBeforeLastPart) && filling.copying == 0))
+    return last_part_copied(world, ref);
   settle(world, ref, Code::kOkPart);
   settle_followers(world, part, Code::kOkPart);
 }
