@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-import daemon
+from daemon import Daemon
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PATTERN = {"deb": "kvsidecar_*.deb", "rpm": "kvsidecar-*.rpm"}
@@ -74,18 +74,18 @@ def test_a_package_holds_what_it_promises(root):
 
 def test_daemon_and_replay_run_from_an_unpacked_package(root, tmp_path):
     kind, folder = root
-    pool = f"package-replay-{os.getpid()}"
-    config = daemon.write_config(str(tmp_path), pool)
+    daemon = Daemon(tmp_path)
+    config = daemon.write_config()
     env = dict(os.environ, LD_LIBRARY_PATH=library_folder(kind, folder))
     program = os.path.join(folder, "usr/sbin/kvsidecard")
     try:
         subprocess.run([program, "--config", config, "--check-config"], env=env, check=True)
         replay = subprocess.run(
             [os.path.join(folder, "usr/bin/kvsidecar"), "replay", "--daemon", program, "--config",
-             config, "--socket", str(tmp_path / "run" / "kvsidecar.sock"), "--requests", "400",
+             config, "--socket", daemon.socket, "--requests", "400",
              "--page-bytes", "4096", "--json"], env=env, stdout=subprocess.PIPE, check=False)
     finally:
-        daemon.remove_pool(pool)
+        daemon.remove()
     report = json.loads(replay.stdout)
     assert replay.returncode == 0, report
     assert report["bytes_wrong"] == 0 and report["failed_requests"] == 0

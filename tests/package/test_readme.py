@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-import daemon
+from daemon import Daemon, built
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -24,17 +24,9 @@ def snippet(language):
     return found[0]
 
 
-def built(name):
-    """The file of that name in the build folder."""
-    for folder, _, files in os.walk(os.environ["KVSIDECAR_BUILD"]):
-        if name in files:
-            return os.path.join(folder, name)
-    raise AssertionError(f"{name} is not in {os.environ['KVSIDECAR_BUILD']}")
-
-
 @pytest.fixture
 def running(tmp_path):
-    with daemon.Daemon(built("kvsidecard"), tmp_path) as found:
+    with Daemon(tmp_path) as found:
         yield found
 
 

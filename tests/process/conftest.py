@@ -7,7 +7,9 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(os.path.dirname(HERE)), "clients", "python")]
+TESTS = os.path.dirname(HERE)
+sys.path[:0] = [HERE, os.path.join(TESTS, "harness"),
+                os.path.join(os.path.dirname(TESTS), "clients", "python")]
 
 import accounts  # noqa: E402
 from daemon import Daemon, built  # noqa: E402

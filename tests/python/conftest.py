@@ -5,17 +5,12 @@ import sys
 
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "clients", "python"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(TESTS)
+sys.path[:0] = [os.path.join(TESTS, "harness"), os.path.join(ROOT, "clients", "python")]
+os.environ.setdefault("KVSIDECAR_BUILD", os.path.join(ROOT, "build", "release"))
 
-
-def built(name):
-    """The file of that name in the build folder; the test is skipped where it isn't built."""
-    build = os.environ.get("KVSIDECAR_BUILD", os.path.join(ROOT, "build", "release"))
-    for folder, _, files in os.walk(build):
-        if name in files:
-            return os.path.join(folder, name)
-    pytest.skip(f"{name} is not in {build}")
+from daemon import Daemon, built  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +23,7 @@ def library():
 
 @pytest.fixture
 def daemon(library, tmp_path):
-    from node import Daemon
-    with Daemon(built("kvsidecard"), tmp_path) as found:
+    with Daemon(tmp_path) as found:
         yield found
 
 

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from kvsidecar import Status
-from conftest import built
+from daemon import built
 from scene import PAGE_BYTES, Engine, fields
 
 TIMEOUT_S = 280
@@ -39,7 +39,7 @@ def run(program, daemon):
 
 
 def test_status_shows_what_the_daemon_holds(run, engine):
-    assert f"{8 * PAGE_BYTES // 1024}.0 KiB of 32.0 MiB" in run("status")
+    assert f"{8 * PAGE_BYTES // 1024}.0 KiB of 64.0 MiB" in run("status")
     status = json.loads(run("status", "--json"))
     assert status["counters"]["pages_put_stored"] == 8 and status["pid"] > 0
 

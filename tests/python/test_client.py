@@ -16,8 +16,7 @@ import pytest
 
 import kvsidecar
 from kvsidecar import Place, Status
-from node import Daemon
-from conftest import built
+from daemon import Daemon
 from scene import KEY_BYTES, PAGE_BYTES, Engine, fields, random_keys
 
 PATIENCE_S = 60
@@ -275,7 +274,7 @@ def test_an_engine_goes_on_over_a_daemon_that_is_killed(daemon):
 
 
 def test_what_a_peer_may_not_do_is_denied_and_no_exception(library, tmp_path):
-    with Daemon(built("kvsidecard"), tmp_path, permissions='["read"]') as daemon, \
+    with Daemon(tmp_path, permissions=["read"]) as daemon, \
             kvsidecar.Client(daemon.socket) as client:
         engine = Engine(client, 2)
         put = engine.put().result()

@@ -13,6 +13,7 @@ import urllib.request
 
 from waiting import DEADLINE_S, ended_within, eventually, readable
 
+PERMISSIONS = ["read", "put", "clear", "admin"]
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _pools = 0
@@ -36,14 +37,17 @@ def _toml(value):
 
 
 class Daemon:
-    """Settings by section, over small defaults; a section's key that is None is left out."""
+    """Settings by section, over small defaults; a section's key that is None is left out. As a
+    context it has its first chunk at the beginning and ends in order."""
 
-    def __init__(self, folder, supervisor=False, allow=None, **sections):
+    def __init__(self, folder, supervisor=False, allow=None, permissions=None, wrapper=(),
+                 **sections):
         global _pools
         _pools += 1
         self.folder = str(folder)
-        self.pool = f"process-{os.getpid()}-{_pools}"
+        self.pool = f"test-{os.getpid()}-{_pools}"
         self.supervisor = supervisor
+        self.wrapper = list(wrapper)  # a command that execs the daemon's
         os.makedirs(self.folder, exist_ok=True)
         self.sections = {
             "daemon": {"runtime_dir": self.path("run"), "state_dir": self.path("state"),
@@ -59,8 +63,7 @@ class Daemon:
         for name, keys in sections.items():
             self.sections[name].update(keys)
         self.pool = self.sections["host_pool"]["name"]
-        self.allow = allow or [{"uid": [os.getuid()],
-                                "permissions": ["read", "put", "clear", "admin"]}]
+        self.allow = allow or [{"uid": [os.getuid()], "permissions": permissions or PERMISSIONS}]
         self.process = None
         self.baseline = None
         self.killed_with_store = False  # slots of unfinished I/O may stay aside for a while
@@ -108,7 +111,7 @@ class Daemon:
         while readable([self._notify], 0):
             self._notify.recv(4096)
         self._log_begin = len(self.log())
-        command = [built("kvsidecard"), "--config", self.write_config()]
+        command = self.wrapper + [built("kvsidecard"), "--config", self.write_config()]
         if not self.supervisor:
             command.append("--no-supervisor")
         with open(self.path("daemon.log"), "ab") as log:
@@ -131,6 +134,17 @@ class Daemon:
 
     def start(self):
         return self.spawn().wait_ready()
+
+    def __enter__(self):
+        self.start().log_has(r"\bchunk_ready\b")  # until then a put is refused
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None and self.running:
+                assert self.terminate() == 0, self.log()
+        finally:
+            self.remove()
 
     def kill(self):
         """SIGKILL, and its end."""
@@ -170,6 +184,7 @@ class Daemon:
             return file.read()
 
     def log_has(self, pattern, seconds=DEADLINE_S):
+        """Of any life; the log is written behind."""
         return eventually(lambda: re.search(pattern, self.log()), f"log has {pattern}",
                           seconds=seconds)
 
