@@ -83,7 +83,7 @@ class Client {
   void keep();  // the keeper's thread
   void keep_once(Lock& lock);
   bool connect(Lock& lock);
-  void replay(Lock& lock, const std::shared_ptr<Link>& link);
+  void replay(Lock& lock, std::shared_ptr<Link> link);
   void watch(Lock& lock);
   void check_life(const std::shared_ptr<Link>& link, bool hung_up);
   uint64_t keeper_pause_ns(uint64_t now_ns) const;

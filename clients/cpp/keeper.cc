@@ -79,8 +79,9 @@ bool Client::connect(Lock& lock) {
 }
 
 // Makes regions, layouts and namespaces again. The link is ready when each has been answered: what
-// the daemon refuses keeps its reason, and operations on it end with that.
-void Client::replay(Lock& lock, const std::shared_ptr<Link>& link) {
+// the daemon refuses keeps its reason, and operations on it end with that. `link` by value: the
+// current one is let go when the daemon dies meanwhile.
+void Client::replay(Lock& lock, std::shared_ptr<Link> link) {
   if (!take_turn(lock, monotonic_ns() + kReplayNs)) return;
   bool again = false;
   const auto make = [&](auto& objects, auto&& one) {

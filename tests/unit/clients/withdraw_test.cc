@@ -171,5 +171,33 @@ TEST(ClientDeath, EverythingElseEndsUnavailableWhenTheDaemonDies) {
   ::unlink(folder.socket().c_str());
 }
 
+TEST(ClientDeath, WhileTheClientRegistersAgainEndsNothingButTheConnection) {
+  TemporaryFolder folder;
+  Knobs knobs;
+  const pid_t child = Peer::serve_in_child(folder.socket(), knobs);
+  ASSERT_NE(0, child);
+  {
+    Engine engine(folder.socket(), 1);
+    ::kill(child, SIGSTOP);
+    kvs_memory memory{};
+    memory.struct_size = sizeof memory;
+    kvs_region region = 0;
+    for (int i = 0; i < 2; ++i)  // from now on the library tries to register them by itself
+      EXPECT_EQ(KVS_UNAVAILABLE,
+                kvs_memory_create(engine.client->c(), 4096, kSoonNs, &memory, &region));
+    const auto keys = make_keys(0, 1);
+    const auto at = numbers(0, 1);
+    client::Transfer transfer = engine.transfer(keys, at);
+    transfer.timeout_ns = kSoonNs;
+    EXPECT_EQ(KVS_TIMEOUT, engine.client->put(transfer)->wait().status());  // it has begun to
+    ::kill(child, SIGKILL);
+    auto put = engine.client->put(engine.transfer(make_keys(0, 1), numbers(0, 1)));
+    EXPECT_EQ(KVS_UNAVAILABLE, put.ok() ? put->wait().status() : put.outcome().status());
+    EXPECT_NE(KVS_OK, kvs_wait_connected(engine.client->c(), kSoonNs));
+  }
+  ::waitpid(child, nullptr, 0);
+  ::unlink(folder.socket().c_str());
+}
+
 }  // namespace
 }  // namespace kvsidecar::testing
