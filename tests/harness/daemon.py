@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real kvsidecard of a test's own: small pool, own folders, own user allowed everything."""
 import ctypes
+import functools
 import glob
 import json
 import os
@@ -19,6 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _pools = 0
 
 
+@functools.lru_cache(maxsize=None)
 def built(name):
     """The file of that name in the build folder ($KVSIDECAR_BUILD)."""
     for folder, _, files in os.walk(os.environ["KVSIDECAR_BUILD"]):

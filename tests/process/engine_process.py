@@ -1,24 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine in a process of its own.
+"""Engines in processes of their own, each forked from one that has imported everything already.
 
-    engine_process.py SOCKET PAGE_BYTES
+    engine_process.py DOOR
 
-A command a line on stdin, as JSON [name, arguments…]; an answer a line on stdout, as JSON. `work`
-goes on until the next line comes in and tells of its progress meanwhile. The process ends with its
-stdin.
+DOOR is a socket's descriptor. A request there is JSON: {"fork": [socket, page bytes, uid or null]}
+with two descriptors, the engine's stdin and stdout, answered with its pid; or {"reap": pid},
+answered with how it ended, as os.waitpid tells it.
+
+An engine takes a command a line on stdin, as JSON [name, arguments…], and gives an answer a line on
+stdout, as JSON. `work` goes on until the next line comes in and tells of its progress meanwhile.
+The process ends with its stdin.
 """
 import json
 import os
 import random
 import select
+import socket
 import sys
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(os.path.dirname(HERE)), "clients", "python")]
+TESTS = os.path.dirname(HERE)
+sys.path[:0] = [HERE, os.path.join(TESTS, "harness"),
+                os.path.join(os.path.dirname(TESTS), "clients", "python")]
 
 from kvsidecar import Status  # noqa: E402
 
 import content  # noqa: E402
+from daemon import die_with_parent  # noqa: E402
 from engine import Engine  # noqa: E402
 
 BLOCKS = 32
@@ -43,8 +52,8 @@ class Worker:
     """Requests like an engine's: a prompt is a leading run of a document; what the node has is
     loaded and compared, the rest is computed and put."""
 
-    def __init__(self, socket, page_bytes):
-        self.engine = Engine(socket, BLOCKS, page_bytes, connect_timeout=20,
+    def __init__(self, path, page_bytes):
+        self.engine = Engine(path, BLOCKS, page_bytes, connect_timeout=20,
                              default_timeout=STEP_S, reconnect_min=0.002, reconnect_max=0.02,
                              log=lambda level, text: None)
         self.report = dict(requests=0, loaded=0, missed=0, put=0, failed=0, wrong=0)
@@ -102,13 +111,53 @@ class Worker:
         return self.engine.client.connection().connects
 
 
-def main():
-    worker = Worker(sys.argv[1], int(sys.argv[2]))
+def live(path, page_bytes):
+    worker = Worker(path, page_bytes)
     say("ready")
     for line in commands:
         name, *arguments = json.loads(line)
         say("answer", getattr(worker, name)(*arguments))
     worker.engine.close()
+
+
+def become_engine(pipes, path, page_bytes, uid):
+    """The child's life. It never returns into the server's."""
+    code = 1
+    try:
+        die_with_parent()
+        for to, pipe in enumerate(pipes):
+            os.dup2(pipe, to)
+            os.close(pipe)
+        if uid is not None:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            die_with_parent()  # a change of the user ends it
+        live(path, page_bytes)
+        code = 0
+    except BaseException:  # whatever it is, the tests read it
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def main():
+    door = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        text, pipes, _, _ = socket.recv_fds(door, 4096, 2)
+        if not text:
+            return
+        request = json.loads(text)
+        if "reap" in request:
+            answer = os.waitpid(request["reap"], 0)[1]
+        else:
+            answer = os.fork()
+            if answer == 0:
+                door.close()
+                become_engine(pipes, *request["fork"])
+        for pipe in pipes:
+            os.close(pipe)
+        door.send(json.dumps(answer).encode())
 
 
 if __name__ == "__main__":

@@ -1,48 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts engine_process.py and talks to it."""
+"""Starts engines in processes of their own (engine_process.py) and talks to them."""
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 
-from daemon import die_with_parent
-from waiting import DEADLINE_S, readable
+from daemon import die_with_parent, proc_text
+from waiting import DEADLINE_S, ended_within, eventually, readable
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engine_process.py")
 
 
-class EngineProcess:
-    """One client process. Its constructor doesn't wait for it."""
+class Server:
+    """Of which all engines are children: an interpreter's start would be most of a round."""
 
-    def __init__(self, socket, page_bytes=65536, uid=None):
-        def before_exec():
-            die_with_parent()
-            if uid is not None:
-                os.setgroups([])
-                os.setgid(uid)
-                os.setuid(uid)
-
+    def __init__(self):
+        self.door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.process = subprocess.Popen(
-            [sys.executable, "-B", PROGRAM, socket, str(page_bytes)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, preexec_fn=before_exec)
-        os.set_blocking(self.process.stdout.fileno(), False)
+            [sys.executable, "-B", PROGRAM, str(theirs.fileno())], pass_fds=[theirs.fileno()],
+            preexec_fn=die_with_parent)
+        theirs.close()
+
+    def ask(self, request, descriptors=()):
+        socket.send_fds(self.door, [json.dumps(request).encode()], descriptors)
+        assert readable([self.door], 60), "the engines' server doesn't answer"
+        return json.loads(self.door.recv(4096))
+
+    _only = None
+
+    @classmethod
+    def only(cls):
+        cls._only = cls._only or cls()
+        return cls._only
+
+
+class EngineProcess:
+    """One client process. Its constructor doesn't wait for its client."""
+
+    def __init__(self, path, page_bytes=65536, uid=None):
+        stdin, own_in = os.pipe()
+        own_out, stdout = os.pipe()
+        self.pid = Server.only().ask({"fork": [path, page_bytes, uid]}, [stdin, stdout])
+        os.close(stdin)
+        os.close(stdout)
+        self.pidfd = os.pidfd_open(self.pid)  # it is reaped on request only
+        self.stdin = os.fdopen(own_in, "wb", buffering=0)
+        self.stdout = os.fdopen(own_out, "rb", buffering=0)
+        os.set_blocking(own_out, False)
         self.buffer = b""
         self.is_ready = False
-
-    @property
-    def pid(self):
-        return self.process.pid
 
     def line(self, seconds=DEADLINE_S):
         """Its next line, parsed."""
         end = time.monotonic() + seconds
         while b"\n" not in self.buffer:
-            assert readable([self.process.stdout], end - time.monotonic()), \
+            assert readable([self.stdout], end - time.monotonic()), \
                 f"engine {self.pid} says nothing for {seconds} s"
-            more = self.process.stdout.read(65536)
-            assert more != b"", f"engine {self.pid} has ended"
+            more = self.stdout.read(65536)
+            assert more != b"", f"engine {self.pid} has ended: wait status {self.reap()}"
             self.buffer += more or b""
         line, self.buffer = self.buffer.split(b"\n", 1)
         return json.loads(line)
@@ -54,8 +73,7 @@ class EngineProcess:
         return self
 
     def begin(self, name, *arguments):
-        self.process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
-        self.process.stdin.flush()
+        self.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
 
     def answer(self):
         while True:
@@ -69,49 +87,55 @@ class EngineProcess:
         self.begin(name, *arguments)
         return self.answer()
 
-    def progress(self, since=0, epoch=None):
-        """Reads until it has served more than `since` requests; the number. `epoch`: counting only
-        those that this life of the daemon answered."""
+    def progress(self, since=0, after_epoch=0):
+        """Reads until it has served more than `since` requests, by a later life of the daemon than
+        `after_epoch`: (the number, that life's epoch)."""
         while True:
             line = self.line()
             assert line[0] == "progress", line
-            if line[1] > since and epoch in (None, line[2]):
-                return line[1]
+            if line[1] > since and line[2] > after_epoch:
+                return line[1], line[2]
 
     def drop_lines(self):
-        """Forgets what it has said so far."""
-        self.buffer += self.process.stdout.read() or b""
+        """Forgets what it has said so far, which tells of no wrong byte; how many requests it had
+        served then."""
+        more = self.stdout.read()
+        while more:
+            self.buffer += more
+            more = self.stdout.read()
         lines = self.buffer.split(b"\n")
         self.buffer = lines.pop()
-        for line in lines:
-            assert line.startswith(b'["progress"'), line
-        return json.loads(lines[-1])[1] if lines else 0
+        served = 0
+        for line in map(json.loads, lines):
+            assert line[0] != "wrong", line
+            served = line[1] if line[0] == "progress" else served
+        return served
 
     def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.close_pipes()
+        self.send(signal.SIGKILL)
+        assert ended_within(self.pidfd)
+        self.drop_lines()
+        assert self.reap() == signal.SIGKILL
 
-    def close_pipes(self):
-        for pipe in (self.process.stdin, self.process.stdout):
-            try:
-                pipe.close()
-            except BrokenPipeError:
-                pass
+    def reap(self):
+        assert ended_within(self.pidfd), f"engine {self.pid} doesn't end"
+        for pipe in (self.stdin, self.stdout):
+            pipe.close()
+        os.close(self.pidfd)
+        return Server.only().ask({"reap": self.pid})
 
     def send(self, signal_number):
-        self.process.send_signal(signal_number)
+        signal.pidfd_send_signal(self.pidfd, signal_number)
 
     def pause(self):
         self.send(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        eventually(lambda: re.search(r"^State:\tT", proc_text(self.pid, "status"), re.MULTILINE),
+                   f"engine {self.pid} stands still")
 
     def resume(self):
         self.send(signal.SIGCONT)
 
     def end(self):
         """Lets it end by itself; the exit code."""
-        self.process.stdin.close()
-        code = self.process.wait(DEADLINE_S)
-        self.close_pipes()
-        return code
+        self.stdin.close()
+        return self.reap()
