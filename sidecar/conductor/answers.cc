@@ -7,6 +7,7 @@
 #include "sidecar/conductor/puts.h"
 #include "sidecar/conductor/sessions.h"
 #include "sidecar/conductor/slots.h"
+#include "sidecar/planted.h"
 
 namespace kvsidecar {
 namespace {
@@ -136,6 +137,7 @@ void refuse(World& world, Session& session, const RecordHead& head, uint64_t rec
 
 void push_cell(World& world, Session& session, const CompletionHead& head, Bytes payload) {
   if (session.ended) return session.out.unreserve(1);
+  if (planted(Bug::kLostCompletion) && head.request % 64 == 9) return session.out.unreserve(1);
   CompletionHead filled = head;
   payload = payload.first(std::min(payload.size(), kCellPayloadMax));
   filled.length = static_cast<uint32_t>(payload.size());

@@ -8,6 +8,7 @@
 #include "sidecar/conductor/inbox.h"
 #include "sidecar/conductor/leases.h"
 #include "sidecar/conductor/regions.h"
+#include "sidecar/planted.h"
 
 namespace kvsidecar {
 namespace {
@@ -87,7 +88,7 @@ void end_session(World& world, Session& session, const char* why, bool hostile) 
   world.log.event("session_ended", "session=" + std::to_string(session.id) + " name=\"" +
                                        session.name + "\"" + " pid=" + std::to_string(session.pid) +
                                        " why=\"" + why + "\"");
-  end_leases_of(world, session);
+  if (!planted(Bug::kLeaseOutlivesSession)) end_leases_of(world, session);
   leave_group(world, session);
   drop_operations(world, session);
   session.lookup.reset();

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "sidecar/planted.h"
+
 namespace kvsidecar {
 namespace {
 
@@ -149,6 +151,7 @@ bool RunningCommand::claim(CopyItem& item, uint64_t now_ns) {
     return !late;
   }
   if (!late && item.claim.move(ClaimState::kQueued, ClaimState::kCopying)) return true;
+  if (planted(Bug::kGetAfterRevoke) && command_.kind != CopyKind::kPut && !late) return true;
   const bool revoked_here = late && item.claim.move(ClaimState::kQueued, ClaimState::kRevoked);
   item.status = revoked_here ? Code::kTimeout : Code::kRevoked;
   return false;
@@ -211,10 +214,12 @@ void RunningCommand::finish(uint32_t index) {
   items_[index].step = Step::kSettled;
   --copying_;
   item.status = Code::kOk;
-  if (hashing_) item.digest = part_digest(item.bytes, leaves_, item.seed);
+  const uint64_t seed = planted(Bug::kStaleDigest) ? command_.items[0].seed : item.seed;
+  if (hashing_) item.digest = part_digest(item.bytes, leaves_, seed);
   if (!item.claim) return;
   const bool counts = item.claim.move(ClaimState::kCopying, ClaimState::kDone);
-  if (!counts && command_.kind == CopyKind::kPut) item.status = Code::kAbandoned;
+  if (!counts && command_.kind == CopyKind::kPut && !planted(Bug::kPutAfterAbandon))
+    item.status = Code::kAbandoned;
 }
 
 void RunningCommand::fail(uint32_t index, Code outcome) {

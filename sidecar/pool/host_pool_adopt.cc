@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sidecar/planted.h"
 #include "sidecar/pool/host_pool_state.h"
 #include "sidecar/pool/poison.h"
 
@@ -42,6 +43,7 @@ void HostPool::State::adopt_run(uint32_t head, const SpanTable& found_table, Byt
         break;
       case SlotState::kFilling:
       case SlotState::kTorn:
+        if (planted(Bug::kAdoptedSlotAtOnce)) break;
         set_use(p, Use::kAdopted);
         adopted_filling.push_back(id(run, slot));
         break;

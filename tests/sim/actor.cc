@@ -4,8 +4,8 @@
 namespace kvsidecar::sim {
 namespace {
 
-constexpr uint32_t kBlocks = 24;
-constexpr size_t kPendingMax = 10;
+constexpr size_t kPendingMax = 10, kPendingDeafMax = 40;  // more than it has credit for
+constexpr uint64_t kEchoBytes = 4096;                     // before the blocks
 
 uint64_t rounded(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -28,11 +28,14 @@ void Actor::act() {
     return die("the daemon ended its session");
   }
   if (foul_) return random_.one_in(30) ? die("after it was foul") : void();
+  if (deaf_moves_ > 0 && --deaf_moves_ > 0)
+    return pending_.size() < kPendingDeafMax ? move() : void();
   read();
   if (stage_ < plan_.spaces.size() * 2 + 1) {
     if (random_.one_in(200)) return die("while it sets up");
     return set_up();
   }
+  if (plan_.deaf_at_times && random_.one_in(150)) deaf_moves_ = 60;
   if (pending_.size() < kPendingMax || !open_lookup_.empty())
     move();
   else
@@ -43,7 +46,7 @@ void Actor::act() {
 void Actor::set_up() {
   if (engine_ == nullptr) {
     uses_.clear();
-    uint64_t bytes = 0;
+    uint64_t bytes = kEchoBytes;
     for (const int space : plan_.spaces) {
       Use use;
       use.space = space;
@@ -113,6 +116,7 @@ bool Actor::set_up_answered(const testing::Answer& answer) {
   } else if (stage_ == spaces) {
     region_ = answer.head.handle;
     for (Use& use : uses_) {
+      if (use.blocks.any()) continue;  // the region was unregistered; its memory is as it was
       use.blocks =
           Blocks(engine_->memory().subspan(use.offset, kBlocks * use.part_bytes), use.part_bytes);
       for (uint32_t block = 0; block < kBlocks; ++block)
@@ -141,6 +145,12 @@ void Actor::read() {
     shared_.trace.event(text);
     answered(pending, *answer);
   }
+}
+
+bool Actor::waits() const {
+  if (engine_ == nullptr || foul_) return false;
+  const bool setting_up = stage_ < plan_.spaces.size() * 2 + 1;
+  return !pending_.empty() || (setting_up && !engine_->answer(set_up_request_).has_value());
 }
 
 void Actor::check_blocks() {
@@ -184,6 +194,7 @@ void Actor::meddle() {
 
 void Actor::finish() {
   if (engine_ == nullptr || foul_) return;
+  deaf_moves_ = 0;
   signal_some(true);
   if (!open_lookup_.empty()) send_lookup_record(open_lookup_head_.request);
 }
@@ -239,7 +250,8 @@ void Actor::down() {
   pending_.clear();
   leases_.clear();
   open_lookup_.clear();
-  foul_ = false;
+  foul_ = unregistering_ = false;
+  deaf_moves_ = 0;
   stage_ = 0;
   if (plan_.grouped) shared_.tickets.clear();
 }

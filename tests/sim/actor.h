@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One engine process as the simulator plays it: attaches, does whatever an engine may do (and at
 // times what none should), dies, comes back. It checks every answer, and that its memory is touched
-// only when it may be. actor.cc: life; actor_moves.cc: requests; actor_answers.cc: checks.
+// only when it may be. actor.cc: life; actor_moves.cc: requests; actor_oddities.cc: what none
+// should; actor_answers.cc: checks.
 #pragma once
 #include <memory>
 
@@ -10,16 +11,18 @@
 
 namespace kvsidecar::sim {
 
+constexpr uint32_t kBlocks = 24;  // of each of an engine's layouts
+
 class Actor {
  public:
   Actor(Shared& shared, int number, ActorPlan plan);
   ~Actor();
 
-  void act();     // one move
-  void read();    // the answers that are there
-  void meddle();  // in the middle of a copy: take blocks back and write something else there
-  void finish();  // no further moves: signal fences, so that only deadlines are left
-  bool waits() const { return !foul_ && !pending_.empty(); }
+  void act();          // one move
+  void read();         // the answers that are there
+  void meddle();       // in the middle of a copy: take blocks back and write something else there
+  void finish();       // no further moves: signal fences, so that only deadlines are left
+  bool waits() const;  // an answer is due
   void check_blocks();
 
   void die(const char* why);
@@ -58,6 +61,7 @@ class Actor {
     uint64_t lease = 0, held_until_ns = 0, ticket = 0;
     uint32_t lease_ms = 0;
     bool foul = false;  // whatever the answer says will do
+    bool odd = false;   // must be refused
   };
   struct HeldLease {
     Handle handle = 0;
@@ -87,8 +91,6 @@ class Actor {
   void send_release();
   void send_cancel();
   void send_attach();
-  void send_foul();
-  void end_foully();
   void revoke_some();
   void signal_some(bool all);
   Pending start(RecordType type, size_t use);
@@ -97,6 +99,14 @@ class Actor {
   template <typename Request>
   uint64_t send_transfer(RecordType type, Request request, Pending& pending, const Use& use);
   std::vector<uint64_t> some_keys(uint64_t most);
+
+  // actor_oddities.cc
+  void send_foul();
+  void send_odd();
+  void end_foully();
+  void send_unregister();
+  void unregister_answered(const Pending& pending, const testing::Answer& answer);
+  void die_in_a_batch();
 
   // actor_answers.cc
   void answered(Pending& pending, const testing::Answer& answer);
@@ -122,6 +132,8 @@ class Actor {
   uint64_t cleared_before_ = 0;  // generation that was known when it was sent
   Handle region_ = 0;
   bool foul_ = false;  // did what ends a session
+  bool unregistering_ = false;
+  int deaf_moves_ = 0;  // left, in which it reads nothing
   std::vector<Use> uses_;
   std::list<Pending> pending_;
   std::vector<HeldLease> leases_;

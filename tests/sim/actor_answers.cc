@@ -14,6 +14,10 @@ std::string text_of(Code code) { return std::string(code_name(code)); }
 
 void Actor::answered(Pending& pending, const Answer& answer) {
   if (pending.foul) return;
+  if (pending.odd) {
+    if (answer.status() == Code::kOk) violation("an odd request was served");
+    return;
+  }
   if (answer.status() == Code::kStaleNamespace && pending.type != RecordType::kLookup)
     uses_[pending.use].stale = true;
   if (answer.status() == Code::kStaleNamespace && pending.type == RecordType::kLookup)
@@ -30,6 +34,8 @@ void Actor::answered(Pending& pending, const Answer& answer) {
       return delete_answered(pending, answer);
     case RecordType::kClear:
       return clear_answered(pending, answer);
+    case RecordType::kUnregister:
+      return unregister_answered(pending, answer);
     case RecordType::kAttach:
       return attach_answered(pending, answer);
     default:

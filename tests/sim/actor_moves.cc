@@ -39,9 +39,12 @@ void Actor::move() {
   if (dice < 965) return send_cancel();
   if (dice < 980) return send_delete();
   if (dice < 984) return send_clear();
-  if (dice < 990) return send_foul();
-  if (dice < 992) return end_foully();
+  if (dice < 988) return send_foul();
+  if (dice < 992) return send_odd();
+  if (dice < 993) return end_foully();
   if (dice < 995) return die("as processes do");
+  if (dice < 996) return die_in_a_batch();
+  if (dice < 998 && !unregistering_) return send_unregister();
 }
 
 std::vector<uint64_t> Actor::some_keys(uint64_t most) {
@@ -227,7 +230,7 @@ void Actor::send_get() {
     get.has_coordinate = true;
     get.coordinate = parts[pending.part].coordinate;
   }
-  if (random_.one_in(3)) {
+  if (random_.one_in(3) && pending_.size() < testing::Engine::kGeometry.progress_words) {
     const auto in_use = [&](const Pending& other) { return other.progress == pending.progress; };
     do pending.progress = next_progress_++ % testing::Engine::kGeometry.progress_words;
     while (std::any_of(pending_.begin(), pending_.end(), in_use));
@@ -302,36 +305,6 @@ void Actor::send_attach() {
   pending.request = set_up_request_;
   pending.generation = cleared_before_;
   keep(std::move(pending), "attach again");
-}
-
-// Records that are refused and harm nobody.
-void Actor::send_foul() {
-  Pending pending = start(static_cast<RecordType>(random_.below(16)), 0);
-  if (pending.type == RecordType::kLookup) pending.type = RecordType::kPut;
-  std::vector<std::byte> junk(8 * (1 + random_.below(40)));
-  for (std::byte& b : junk) b = static_cast<std::byte>(random_.next());
-  const RecordType type = pending.type;
-  pending.type = RecordType::kNoop;
-  pending.foul = true;
-  pending.request = engine_->send_record(type, junk);
-  keep(std::move(pending), "junk");
-}
-
-void Actor::end_foully() {
-  shared_.trace.event(name() + " behaves foully");
-  foul_ = true;
-  if (!open_lookup_.empty()) {
-    Encoded record;
-    encode(ReleaseRequest{1}, record);
-    engine_->send_record(RecordType::kRelease, record);
-  } else if (random_.one_in(2)) {
-    engine_->session_memory().submission_head().published.store(random_.next());
-  } else {
-    engine_->session_memory().cell_page().consumed.store(random_.next());
-    Encoded record;
-    encode(ReleaseRequest{1}, record);
-    engine_->send_record(RecordType::kRelease, record);
-  }
 }
 
 void Actor::revoke_some() {

@@ -18,6 +18,7 @@ class Blocks {
   Blocks(std::span<std::byte> memory, uint64_t block_bytes)
       : memory_(memory), block_bytes_(block_bytes), blocks_(memory.size() / block_bytes) {}
 
+  bool any() const { return !blocks_.empty(); }
   std::span<std::byte> bytes(uint32_t block) const {
     return memory_.subspan(block * block_bytes_, block_bytes_);
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/invariants.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/world.h"
 
 namespace kvsidecar::sim {
@@ -64,12 +66,31 @@ std::string broken_pins(const World& world) {
   return {};
 }
 
+std::string slot_of_two(const World& world) {
+  std::set<SlotId> owned;
+  const auto second = [&](SlotId slot) { return !owned.insert(slot).second; };
+  for (size_t slot = 0; slot < world.slot_entries.size(); ++slot)
+    if (world.slot_entries[slot] != kNoEntry) owned.insert(static_cast<SlotId>(slot));
+  for (const auto& [hash, filling] : world.fillings)
+    if (second(filling->slot)) return "a filling's slot has another owner";
+  for (const auto& [entry, fetch] : world.fetches)
+    if (fetch->from_store && fetch->slot != kNoSlot && second(fetch->slot))
+      return "a fetch's slot has another owner";
+  return {};
+}
+
 std::string broken_slots(const World& world) {
   const HostPool::Usage usage = world.parts.pool->usage();
   uint64_t full = 0, filling = world.fillings.size();
   for (const EntryId entry : world.slot_entries) full += entry != kNoEntry;
   for (const auto& [entry, fetch] : world.fetches)
     filling += fetch->from_store && fetch->slot != kNoSlot;
+  const std::string twice = slot_of_two(world);
+  if (!twice.empty()) return twice;
+  uint64_t bytes = 0;
+  for (const EntryId entry : world.slot_entries)
+    if (entry != kNoEntry) bytes += page_bytes(world, world.index[entry]);
+  if (usage.page_bytes != bytes) return differ("page bytes in the pool", usage.page_bytes, bytes);
   if (usage.slots_full != full) return differ("full slots", usage.slots_full, full);
   if (usage.slots_filling != filling) return differ("filling slots", usage.slots_filling, filling);
   for (const auto& [hash, filling_page] : world.fillings) {
@@ -168,6 +189,31 @@ std::string broken_accounts(const World& world) {
   return {};
 }
 
+// What waits is never more than its limit.
+std::string broken_queues(const World& world, const Scenario& plan) {
+  const size_t entries = plan.node.queue_entries;
+  size_t ops = 0;
+  for (const auto& [id, session] : world.sessions) {
+    ops += session->ops.size();
+    if (session->ops.size() > session->memory.geometry.completion_cells)
+      return differ("a session's operations", session->ops.size(),
+                    session->memory.geometry.completion_cells);
+    if (session->pending_fds.size() > kPendingFdsMax ||
+        session->awaited_fds.size() > kPendingFdsMax)
+      return "a session has more fds waiting than it may";
+  }
+  const auto parked = static_cast<size_t>(  // an answered one goes at the next turn
+      std::count_if(world.parked.begin(), world.parked.end(),
+                    [](const OpRef& op) { return !op->answered; }));
+  if (parked > ops) return differ("parked requests", parked, ops);
+  if (world.copies.size() > 2 * entries * world.parts.copy_workers.size())
+    return differ("copy commands", world.copies.size(), entries);
+  if (world.checks.size() > 2 * entries) return differ("checks", world.checks.size(), entries);
+  if (world.store_in_flight > plan.store.queue_capacity)
+    return differ("store operations", world.store_in_flight, plan.store.queue_capacity);
+  return {};
+}
+
 }  // namespace
 
 std::string broken_sum(const Counters& c) {
@@ -185,7 +231,7 @@ std::string broken_sum(const Counters& c) {
   return {};
 }
 
-std::string broken_invariant(testing::Node& node, const Scenario&) {
+std::string broken_invariant(testing::Node& node, const Scenario& plan) {
   const World& world = node.conductor().world();
   std::string wrong = broken_sum(world.count);
   if (wrong.empty()) wrong = broken_pins(world);
@@ -193,6 +239,7 @@ std::string broken_invariant(testing::Node& node, const Scenario&) {
   if (wrong.empty()) wrong = broken_leases(world);
   if (wrong.empty()) wrong = broken_writes(world);
   if (wrong.empty()) wrong = broken_accounts(world);
+  if (wrong.empty()) wrong = broken_queues(world, plan);
   return wrong;
 }
 

@@ -46,6 +46,7 @@ void plan_engines(SeededRandom& random, Scenario& plan) {
     ActorPlan actor;
     actor.runs = random.one_in(2) ? 4 : 1;
     actor.description_bytes_max = random.one_in(2) ? 0 : 600;
+    actor.deaf_at_times = actor.description_bytes_max == 0 && random.one_in(2);
     if (grouped && i < 2) {
       actor.spaces = {1};
       actor.grouped = true;
@@ -62,7 +63,6 @@ void plan_engines(SeededRandom& random, Scenario& plan) {
 
 Scenario make_scenario(SeededRandom& random) {
   Scenario plan;
-  plan.steps = 3000;
   plan.keys = 12 + random.below(40);
   plan.node.span_bytes = kSpan;
   // Small: everything is evicted all the time. Big: nothing ever is, and then nothing may be lost.
@@ -75,6 +75,7 @@ Scenario make_scenario(SeededRandom& random) {
   plan.store.queue_capacity = random.one_in(2) ? 4 : 256;
   plan.store.segment_bytes = 64 * 1024;
   plan.store_faults = plan_store_faults(random);
+  if (random.one_in(4)) plan.read_harm = {60, 60};
   if (random.one_in(2)) plan.device_faults = {30, 100, 100};
   plan.restarts_per_10k = random.one_in(2) ? 0 : static_cast<uint32_t>(3 + random.below(15));
   plan_engines(random, plan);

@@ -19,15 +19,21 @@ struct ActorPlan {
   bool grouped = false;     // with the other actors that are
   uint32_t runs = 1;        // of its layouts
   uint32_t description_bytes_max = 0;
+  bool deaf_at_times = false;  // sends more than there is credit for and reads nothing
 };
 
 struct Scenario {
-  int steps = 0;
   uint64_t keys = 0;  // of each space
   testing::NodeOptions node;
   bool has_store = false;
   MemoryStore::Options store;
   MemoryFaults store_faults;
+  ReadHarm read_harm;
+  bool store_harms() const {  // pages may fail their proof
+    return store_faults.read_fails + store_faults.read_corrupt + read_harm.cut_short +
+               read_harm.swapped >
+           0;
+  }
   DeviceFaults device_faults;
   uint32_t restarts_per_10k = 0;  // steps
   std::vector<SpacePlan> spaces;

@@ -4,7 +4,9 @@
 // touched; every request ends once; nothing leaks; what must be there is there.
 // Method: the whole daemon and a few scripted engines in one thread; one seed decides everything;
 // a model of what was put (model.h) and invariants of the daemon's state (invariants.h) are checked
-// all the time. KVSIDECAR_SIM_SEEDS = how many seeds, KVSIDECAR_SIM_SEED = replay that one.
+// all the time. KVSIDECAR_SIM_SEEDS = how many seeds from KVSIDECAR_SIM_FIRST on, _SHARD = which
+// part of them; KVSIDECAR_SIM_SEED = that one, shrunk when it fails; _MOVES = only these of its
+// moves.
 #include <unistd.h>
 #include <csignal>
 #include <cstdlib>
@@ -12,16 +14,34 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/sim/simulation.h"
+#include "tests/sim/shrink.h"
 
 namespace kvsidecar::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 1000;
+constexpr uint64_t kSeeds = KVSIDECAR_SIM_SEEDS_DEFAULT;
 
 uint64_t number_from(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+struct Seeds {
+  uint64_t begin, end;
+};
+
+// KVSIDECAR_SIM_SHARD=k/n: the k-th of n equal stretches, so that several processes share the
+// seeds.
+Seeds seeds_of_this_shard() {
+  const uint64_t count = number_from("KVSIDECAR_SIM_SEEDS", kSeeds);
+  const uint64_t first = number_from("KVSIDECAR_SIM_FIRST", 1);
+  const char* const text = std::getenv("KVSIDECAR_SIM_SHARD");
+  unsigned shard = 1, shards = 1;
+  const bool wrong = text != nullptr && (std::sscanf(text, "%u/%u", &shard, &shards) != 2 ||
+                                         shard < 1 || shard > shards);
+  if (wrong) ADD_FAILURE() << "KVSIDECAR_SIM_SHARD=" << text << " should be like 1/4";
+  if (wrong) return {first, first};
+  return {first + count * (shard - 1) / shards, first + count * shard / shards};
 }
 
 char running_seed[64];
@@ -33,7 +53,7 @@ void name_seed(int) {
 }
 
 Outcome play(uint64_t seed) {
-  std::snprintf(running_seed, sizeof running_seed, "KVSIDECAR_SIM_SEED=%llu aborts\n",
+  std::snprintf(running_seed, sizeof running_seed, "KVSIDECAR_SIM_SEED=%llu replays it\n",
                 static_cast<unsigned long long>(seed));
   std::signal(SIGABRT, name_seed);
   Outcome outcome = Simulation(seed).run();
@@ -41,14 +61,28 @@ Outcome play(uint64_t seed) {
   return outcome;
 }
 
+// KVSIDECAR_SIM_SEED: that seed once more, all moves or those of KVSIDECAR_SIM_MOVES.
+void replay(uint64_t seed) {
+  const char* const text = std::getenv("KVSIDECAR_SIM_MOVES");
+  if (text == nullptr) {
+    const Outcome outcome = play_apart(seed);
+    if (!outcome.violation.empty()) FAIL() << shrink(seed, outcome).report();
+    return;
+  }
+  const std::optional<Moves> moves = parse_moves(text);
+  ASSERT_TRUE(moves.has_value()) << "KVSIDECAR_SIM_MOVES=" << text << " should be like 0-7,12";
+  const Outcome outcome = Simulation(seed, &*moves).run();
+  EXPECT_TRUE(outcome.violation.empty()) << outcome.violation << "\n" << outcome.story;
+}
+
 TEST(Simulator, EverySeedIsExactOrMissAndLeavesNothing) {
-  const uint64_t replay = number_from("KVSIDECAR_SIM_SEED", 0);
-  const uint64_t first = replay != 0 ? replay : 1;
-  const uint64_t count = replay != 0 ? 1 : number_from("KVSIDECAR_SIM_SEEDS", kSeeds);
+  if (const uint64_t seed = number_from("KVSIDECAR_SIM_SEED", 0); seed != 0) return replay(seed);
+  const Seeds seeds = seeds_of_this_shard();
+  const uint64_t count = seeds.end - seeds.begin;
   Outcome all;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  for (uint64_t seed = seeds.begin; seed < seeds.end; ++seed) {
     const Outcome outcome = play(seed);
-    ASSERT_TRUE(outcome.failure.empty()) << outcome.failure;
+    if (!outcome.violation.empty()) FAIL() << shrink(seed, outcome).report();
     all.events += outcome.events;
     all.restarts += outcome.restarts;
     all.writes += outcome.writes;
@@ -71,6 +105,8 @@ TEST(Simulator, TheSameSeedIsTheSameRun) {
     EXPECT_EQ(once.hash, again.hash) << "seed " << seed;
     EXPECT_EQ(once.events, again.events) << "seed " << seed;
     EXPECT_NE(once.hash, play(seed + 1000).hash);
+    const Moves every = first_moves(once.moves);  // told which, it is the same run again
+    EXPECT_EQ(once.hash, Simulation(seed, &every).run().hash) << "seed " << seed;
   }
 }
 

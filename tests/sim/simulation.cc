@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "sidecar/conductor/world.h"
 #include "tests/sim/invariants.h"
 
 namespace kvsidecar::sim {
@@ -24,9 +25,21 @@ copy_of(std::span<const std::byte> memory) {
   return copy;
 }
 
+// A device that copies by itself goes on when its daemon is dead.
+void add_copies_in_flight(const World& world, std::vector<LateWrite>& writes) {
+  for (const auto& [hash, filling] : world.fillings)
+    for (size_t part = 0; part < filling->parts.size(); ++part)
+      if (filling->parts[part].state == Filling::Part::kCopying)
+        writes.push_back(
+            {world.parts.pool->bytes(filling->slot) + filling->space->part_offsets[part],
+             filling->space->fields.parts[part].bytes});
+}
+
 }  // namespace
 
-Simulation::Simulation(uint64_t seed) : shared_(seed), faults_(shared_.random) {
+Simulation::Simulation(uint64_t seed, const Moves* only)
+    : seed_(seed), only_(only), shared_(seed), faults_(shared_.random) {
+  shared_.random = chances_of(seed, kScenarioChances);
   shared_.plan = make_scenario(shared_.random);
   faults_.chances = shared_.plan.device_faults;
   faults_.in_copy = [this] {
@@ -41,7 +54,7 @@ Simulation::Simulation(uint64_t seed) : shared_(seed), faults_(shared_.random) {
 Simulation::~Simulation() {
   faults_.in_copy = nullptr;
   faults_.chances = {};
-  if (store_ != nullptr) store_->set_faults({});
+  if (store_ != nullptr) store_->set_faults({}, {});
   actors_.clear();
 }
 
@@ -49,7 +62,7 @@ void Simulation::start_daemon() {
   Scenario& plan = shared_.plan;
   if (plan.has_store) {
     store_ = std::make_unique<WatchedStore>(disk_, plan.store, shared_.random);
-    store_->set_faults(plan.store_faults);
+    store_->set_faults(plan.store_faults, plan.read_harm);
     plan.node.store = store_.get();
   }
   node_ =
@@ -70,8 +83,9 @@ void Simulation::kill_daemon() {
   const MemoryDisk disk = *disk_;
   if (store_ != nullptr) {
     late_writes_ = store_->reads_in_flight();
-    store_->set_faults({});
+    store_->set_faults({}, {});
   }
+  add_copies_in_flight(node_->conductor().world(), late_writes_);
   faults_.chances = {};
   for (auto& actor : actors_) actor->daemon_killed();
   node_.reset();
@@ -91,7 +105,7 @@ void Simulation::kill_daemon() {
 // Bits flip between two daemons: in pages, in keys, in the slot tables.
 void Simulation::rot_memory() {
   shared_.trace.event("memory rots");
-  shared_.excuses.corrupt = true;
+  shared_.excuses.corrupt = rotted_ = true;
   for (int i = 0; i < 40; ++i)
     remains_.chunk[shared_.random.below(remains_.chunk.size())] ^=
         static_cast<std::byte>(1 + shared_.random.below(255));
@@ -111,9 +125,7 @@ void Simulation::land_late_writes() {
   testing::SeededRandom& random = shared_.random;
   if (predecessor_gone_) return;
   for (const LateWrite& write : late_writes_)
-    if (random.one_in(4))
-      for (uint64_t i = 0; i < write.bytes; i += 64)
-        write.page[i] = static_cast<std::byte>(random.next());
+    if (random.one_in(4)) scribble(write, random);
   if (!random.one_in(3)) return;
   shared_.trace.event("the predecessor is gone");
   late_writes_.clear();
@@ -126,6 +138,10 @@ void Simulation::pass_time() {
   uint64_t ns = random.below(200'000);
   if (random.one_in(20)) ns = random.below(100'000'000);
   if (random.one_in(200)) ns = random.below(10'000'000'000);
+  if (random.one_in(3000)) {
+    ns = 3'600'000'000'000;
+    shared_.tickets.clear();  // a rank that asks a minute after its ticket's end asks anew
+  }
   shared_.clock.advance_ns(ns);
   shared_.trace.event("time " + std::to_string(shared_.clock.now_ns()));
 }
@@ -136,14 +152,13 @@ void Simulation::change_faults() {
   MemoryFaults faults = shared_.plan.store_faults;
   faults.held = random.one_in(4);
   faults.full = random.one_in(6);
-  store_->set_faults(faults);
+  store_->set_faults(faults, shared_.plan.read_harm);
   shared_.trace.event(std::string("store") + (faults.held ? " stalls" : " moves") +
                       (faults.full ? ", full" : ""));
 }
 
 void Simulation::one_move() {
   testing::SeededRandom& random = shared_.random;
-  ++moves_;
   const uint64_t dice = random.below(10'000);
   if (dice < shared_.plan.restarts_per_10k) return restart_daemon();
   if (dice < 6000) return node_->step_one(random);
@@ -161,14 +176,15 @@ void Simulation::take_excuses() {
   excuses.evicted = excuses.evicted || count.pages_evicted.value() > 0;
   excuses.corrupt =
       excuses.corrupt || count.pages_corrupt.value() + count.store_read_errors.value() > 0;
+  if (count.pages_corrupt.value() > 0 && !rotted_ && !shared_.plan.store_harms())
+    shared_.trace.violation("a page did not prove itself though nothing harmed it");
   excuses.trimmed = excuses.trimmed || count.segments_unlinked.value() > 0;
   if (shared_.scanned_at == UINT64_MAX && node_->conductor().gauges().scanned)
     shared_.scanned_at = shared_.trace.now();
 }
 
-void Simulation::look() {
+void Simulation::look(bool whole) {
   take_excuses();
-  const bool whole = moves_ % kMovesPerFullLook == 0;
   const std::string wrong =
       whole ? broken_invariant(*node_, shared_.plan) : broken_sum(node_->conductor().counters());
   if (!wrong.empty()) shared_.trace.violation(wrong);
@@ -177,9 +193,10 @@ void Simulation::look() {
 // Nothing fails any more and no engine asks anything new: every request must end, and then nothing
 // may be left but pages.
 void Simulation::calm_down() {
+  shared_.random = chances_of(seed_, kCalmChances);
   shared_.trace.event("calm");
   faults_.chances = {};
-  if (store_ != nullptr) store_->set_faults({});
+  if (store_ != nullptr) store_->set_faults({}, {});
   const auto waits = [this] {
     for (const auto& actor : actors_)
       if (actor->waits()) return true;
@@ -205,14 +222,19 @@ void Simulation::calm_down() {
 }
 
 Outcome Simulation::run() {
-  for (int step = 0; step < shared_.plan.steps && !shared_.trace.failed(); ++step) {
+  Outcome outcome;
+  const size_t moves = only_ != nullptr ? only_->size() : kStepsMax;
+  for (size_t i = 0; i < moves && !shared_.trace.failed(); ++i) {
+    const uint32_t move = only_ != nullptr ? (*only_)[i] : static_cast<uint32_t>(i);
+    shared_.random = chances_of(seed_, move);
     one_move();
-    look();
+    look(only_ != nullptr || move % kMovesPerFullLook == 0);
+    ++outcome.moves;
   }
   evicted_ = node_->conductor().counters().pages_evicted.value();
   if (!shared_.trace.failed()) calm_down();
-  Outcome outcome;
-  if (shared_.trace.failed()) outcome.failure = shared_.trace.report();
+  outcome.violation = shared_.trace.first_violation();
+  if (shared_.trace.failed()) outcome.story = shared_.trace.story();
   outcome.hash = shared_.trace.hash();
   outcome.events = shared_.trace.now();
   outcome.restarts = restarts_;

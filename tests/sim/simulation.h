@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run: a seed decides the scenario and then every step, so the same seed gives the same run.
-// First `steps` moves of daemon and engines in any order, with faults, clock jumps and restarts;
-// then the faults stop and everything that waits must end.
+// One run: a seed decides the scenario and then every move, so the same seed gives the same run.
+// First moves of daemon and engines in any order, with faults, clock jumps and restarts; then the
+// faults stop and everything that waits must end.
 #pragma once
 #include <memory>
 #include <string>
 
 #include "tests/sim/actor.h"
+#include "tests/sim/moves.h"
 
 namespace kvsidecar::sim {
 
 struct Outcome {
-  std::string failure;  // empty = none
-  uint64_t hash = 0;    // of all events
+  std::string violation;  // empty = none
+  std::string story;      // the last events that led to it
+  uint32_t moves = 0;     // played
+  uint64_t hash = 0;      // of all events
   uint64_t events = 0, restarts = 0, writes = 0, evicted = 0;
 };
 
+constexpr uint32_t kStepsMax = 3000;
+
 class Simulation {
  public:
-  explicit Simulation(uint64_t seed);
+  // `only` these moves are played, looked at closely after each; null = all.
+  explicit Simulation(uint64_t seed, const Moves* only = nullptr);
   ~Simulation();
   Outcome run();
 
@@ -31,10 +37,12 @@ class Simulation {
   void pass_time();
   void change_faults();
   void land_late_writes();
-  void look();  // invariants
+  void look(bool whole);  // invariants
   void calm_down();
   void take_excuses();
 
+  const uint64_t seed_;
+  const Moves* const only_;
   Shared shared_;
   SimFaults faults_;
   std::shared_ptr<MemoryDisk> disk_ = std::make_shared<MemoryDisk>();
@@ -43,8 +51,8 @@ class Simulation {
   std::unique_ptr<testing::Node> node_;
   std::vector<std::unique_ptr<Actor>> actors_;
   std::vector<LateWrite> late_writes_;  // of the daemon before; its slots are in quarantine
-  bool predecessor_gone_ = true;
-  uint64_t restarts_ = 0, moves_ = 0, evicted_ = 0;
+  bool predecessor_gone_ = true, rotted_ = false;
+  uint64_t restarts_ = 0, evicted_ = 0;
 };
 
 }  // namespace kvsidecar::sim

@@ -7,9 +7,7 @@
 namespace kvsidecar::sim {
 
 Trace::Trace(uint64_t seed)
-    : seed_(seed),
-      hash_(seed ^ 0xcbf29ce484222325ull),
-      print_(std::getenv("KVSIDECAR_SIM_TRACE") != nullptr) {}
+    : hash_(seed ^ 0xcbf29ce484222325ull), print_(std::getenv("KVSIDECAR_SIM_TRACE") != nullptr) {}
 
 void Trace::event(const std::string& text) {
   ++events_;
@@ -25,10 +23,8 @@ void Trace::violation(const std::string& text) {
   if (violation_.empty()) violation_ = text;
 }
 
-std::string Trace::report() const {
-  std::string text = "seed " + std::to_string(seed_) + ": " + violation_ +
-                     "\nreplay with KVSIDECAR_SIM_SEED=" + std::to_string(seed_) +
-                     " (KVSIDECAR_SIM_TRACE=1 prints every event). The last events:\n";
+std::string Trace::story() const {
+  std::string text;
   for (const std::string& line : last_) text += line + "\n";
   return text;
 }

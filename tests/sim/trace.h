@@ -17,12 +17,13 @@ class Trace {
   uint64_t now() const { return events_; }
   uint64_t hash() const { return hash_; }
   bool failed() const { return !violation_.empty(); }
-  std::string report() const;  // seed, the violation, what led to it
+  const std::string& first_violation() const { return violation_; }
+  std::string story() const;  // the last events
 
  private:
   static constexpr size_t kLinesKept = 60;
 
-  uint64_t seed_, events_ = 0, hash_;
+  uint64_t events_ = 0, hash_;
   bool print_;
   std::deque<std::string> last_;
   std::string violation_;

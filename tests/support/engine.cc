@@ -116,7 +116,7 @@ uint64_t Engine::send_record(RecordType type, Bytes record, uint64_t request) {
   head.request = request != 0 ? request : ++last_request_;
   head.deadline_ns = clock_.now_ns() + timeout_ns;
   KV_CHECK(out_->push(head, record));
-  out_->publish();
+  if (!hold_back) out_->publish();
   return head.request;
 }
 

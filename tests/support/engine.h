@@ -80,6 +80,7 @@ class Engine {
   uint64_t next_request() const { return last_request_ + 1; }
 
   uint64_t timeout_ns = 1'000'000'000;
+  bool hold_back = false;  // records are written and not published, as by a client about to die
   Handle space = 0, region = 0, layout = 0;
   uint64_t block_bytes = 0;
 
