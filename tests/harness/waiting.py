@@ -9,7 +9,7 @@ DEADLINE_S = 20.0
 LOOK_S = 0.01
 
 
-def eventually(condition, what, pid=None, seconds=DEADLINE_S):
+def eventually(condition, what, pid=None, seconds=DEADLINE_S, look=LOOK_S):
     """The first true value of condition(). AssertionError when the time is over, or when the
     process `pid`, whose doing it is, has ended before."""
     end = time.monotonic() + seconds
@@ -21,7 +21,7 @@ def eventually(condition, what, pid=None, seconds=DEADLINE_S):
                 return value
             left = end - time.monotonic()
             assert left > 0, f"not within {seconds} s: {what}; last seen: {value!r}"
-            ended, _, _ = select.select([] if pidfd is None else [pidfd], [], [], LOOK_S)
+            ended, _, _ = select.select([] if pidfd is None else [pidfd], [], [], look)
             assert not ended, f"process {pid} ended before: {what}"
     finally:
         if pidfd is not None:

@@ -4,8 +4,9 @@ block that was given to somebody else, and makes no page of bytes that changed u
 (Bug reports O1-12, O1-20, O2-03.)
 
 Method: SIGSTOP while puts and gets are being copied. The client passes its deadline and writes
-other data into each block that is its own again; then SIGCONT. Which state each item was caught in
-is the scheduler's to say: an attempt is repeated until it has caught what the test is about.
+other data into each block that is its own again; the stop then lasts longer than every time limit
+of the daemon's configuration; then SIGCONT. Which state each item was caught in is the scheduler's
+to say: an attempt is repeated until it has caught what the test is about.
 """
 import numpy as np
 import pytest
@@ -23,7 +24,15 @@ PAGES = 64  # 32 MiB: a copy long enough to be caught in
 FILLER = 0x5A
 ATTEMPTS = 40
 GIVEN_UP = {Status.TIMEOUT, Status.ABANDONED, Status.REVOKED}
-POOL = {"host_pool": {"bytes": "128MiB"}, "copy": {"threads": 1, "inline_bytes": 0}}
+POOL = {"host_pool": {"bytes": "128MiB"}, "copy": {"threads": 1, "inline_bytes": 0},
+        "store": {"stall_ms": 2000},
+        "limits": {"parts_timeout_s": 2, "lease_ms_max": 2000, "deadline_max_s": 20}}
+LONGER_S = 2.2  # than these
+
+
+def outlast(engine):
+    """Lets every time limit pass: the end of a request that the daemon doesn't see tells so."""
+    assert engine.client.stat(timeout=LONGER_S).result().status == Status.TIMEOUT
 
 
 def caught_put(daemon, engine, attempt):
@@ -57,6 +66,8 @@ def test_a_put_whose_blocks_were_given_away_stores_nothing(start):
             for block, status in enumerate(statuses):
                 if status in GIVEN_UP:
                     engine.view[:, block] = FILLER
+            if Status.ABANDONED in statuses:
+                outlast(engine)
             daemon.resume()
             check_stored(engine, keys, statuses)
             # And when the copies that were caught have ended.
@@ -99,6 +110,8 @@ def test_a_get_gives_blocks_back_or_keeps_them_until_it_settles(start):
         before = engine.view.copy()
         for block in given:
             engine.view[:, block] = FILLER
+        outlast(engine)
+        assert not op.finished
         daemon.resume()
         result = op.result()
         for block in range(PAGES):

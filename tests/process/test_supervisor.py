@@ -13,7 +13,8 @@ import content
 from claims import Claims
 from engine import Engine
 from kvsidecar import EventKind, Status
-from test_stopped_daemon import PAGE_BYTES, PAGES, POOL, events_until_end_or_overdue, stored_pages
+from test_stopped_daemon import (FILLER, PAGE_BYTES, PAGES, POOL, events_until_end_or_overdue,
+                                 stored_pages)
 from waiting import ended_within, eventually
 
 TIMEOUT_S = 1
@@ -51,8 +52,10 @@ def test_a_stopped_daemon_is_killed_and_its_successor_serves_the_same_pages(star
         assert ended_within(pidfd, 0), "it ends only with the daemon's death"
         assert Status.UNAVAILABLE in set(result.items) and set(result.items) <= UNAVAILABLE
         assert engine.wrong(keys, result) == []
+        engine.view[:] = FILLER  # all blocks are the engine's now, whoever it was that had them
         assert engine.client.wait_connected(20)
-        assert daemon.pid != first
+        assert daemon.pid != first and engine.client.stat(timeout=10).result().ok
+        assert (engine.view == FILLER).all()
         eventually(lambda: set(engine.check_get(keys, timeout=5)) == {Status.OK},
                    "all pages are found again", pid=daemon.pid)
     os.close(pidfd)
