@@ -73,6 +73,7 @@ void start_read(World& world, EntryId entry) {
   const PageEntry& page = world.index[entry];
   fetch.from_store = true;
   fetch.location = {world.segments.segment(page.segment), page.store_slot};
+  fetch.digest = page.digest;
   fetch.slot = take_slot(world, fetch.shape, 0);
   if (fetch.slot == kNoSlot) return fail(world, entry, Code::kBusy);
   StoreCommand command;
@@ -91,11 +92,18 @@ void start_read(World& world, EntryId entry) {
   ++world.store_in_flight;
 }
 
+// Its segment went and an engine has put the page again, with other bytes: what was read is right,
+// and of the past.
+bool is_outdated(const PageEntry& page, const Fetch& fetch) {
+  return fetch.from_store && page.digest != fetch.digest;
+}
+
 void start_check(World& world, EntryId entry) {
   Fetch& fetch = *world.fetches.at(entry);
   const PageEntry& page = world.index[entry];
   if (page.namespace_number >= world.namespaces_by_number.size()) return corrupt(world, entry);
   const NamespaceInfo& space = *world.namespaces_by_number[page.namespace_number];
+  if (is_outdated(page, fetch)) return fail(world, entry, Code::kBusy);
   const PageRecord& record = *fetch.record;
   if (record.hash != page.hash || record.digest != page.digest ||
       record.page_bytes != space.page_bytes ||
@@ -185,7 +193,7 @@ void check_done(World& world, HashDone&& done) {
   PageEntry& page = world.index[entry];
   if ((page.flags & kDoomed) != 0) return fail(world, entry, Code::kMiss);  // deleted meanwhile
   if (fetch.from_store) {
-    if (page.host_slot != kNowhere || !publish(world, entry, fetch))
+    if (is_outdated(page, fetch) || page.host_slot != kNowhere || !publish(world, entry, fetch))
       return fail(world, entry, Code::kBusy);
     if (fetch.waiters.empty()) world.count.pages_prefetched.add();
     fetch.slot = kNoSlot;  // the entry's now

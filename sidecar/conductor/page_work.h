@@ -36,6 +36,7 @@ struct Fetch {
   SlotId slot = kNoSlot;
   bool from_store = false;  // else: check what lies in the slot
   StoreLocation location;   // it is read from
+  uint64_t digest = 0;      // of the page when it began
   SlotShape shape;
   std::vector<ItemRef> waiters;  // empty: a prefetch
   std::shared_ptr<PageRecord> record;

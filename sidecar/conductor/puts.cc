@@ -119,13 +119,17 @@ PageRecord record_of(const Filling& filling) {
   return record;
 }
 
+// Another page stands under this name already; a scan may have found it in the store meanwhile.
+bool is_taken(const PageEntry& page, uint64_t digest) {
+  return (page.flags & kDoomed) != 0 || page.host_slot != kNowhere ||
+         (page.segment != kNowhere && page.digest != digest);
+}
+
 // The page becomes visible. kNoEntry when it can't: deleted meanwhile, or it came in another way.
 EntryId complete(World& world, Filling& filling) {
   EntryId entry = world.index.find(filling.hash);
-  if (entry != kNoEntry &&
-      ((world.index[entry].flags & kDoomed) != 0 || world.index[entry].host_slot != kNowhere))
-    return kNoEntry;
   PageRecord record = record_of(filling);
+  if (entry != kNoEntry && is_taken(world.index[entry], record.digest)) return kNoEntry;
   if (!world.parts.pool->publish(filling.slot, record, filling.access)) {
     // The slot is of the first writer's shape; another one's attach may reserve more for it.
     record.description.clear();
@@ -149,7 +153,11 @@ void last_part_copied(World& world, const ItemRef& ref) {
   if (entry == kNoEntry) {
     const EntryId other = find_page(world, hash);
     give_slot(world, filling->slot);
-    settle(world, ref, other != kNoEntry ? Code::kExists : Code::kBusy);
+    ref.item().status = Code::kExists;
+    if (other != kNoEntry && ref.op->durable)
+      wait_durable(world, ref, other);
+    else
+      settle(world, ref, other != kNoEntry ? Code::kExists : Code::kBusy);
   } else if (ref.op->durable) {
     ref.item().status = Code::kOk;
     wait_durable(world, ref, entry);

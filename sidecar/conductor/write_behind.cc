@@ -122,6 +122,12 @@ bool start_write(World& world, EntryId entry) {
   return true;
 }
 
+// A scan reads what is being written too, and may tell of it first.
+bool lies_at(const World& world, const PageEntry& page, const StoreLocation& location) {
+  return page.segment != kNowhere && world.segments.segment(page.segment) == location.segment &&
+         page.store_slot == location.slot;
+}
+
 }  // namespace
 
 void settle_durable(World& world, EntryId entry, Code code) {
@@ -191,11 +197,11 @@ void write_done(World& world, StoreDone&& done) {
   if (done.status == Code::kOk) {
     world.count.writes_done.add();
     world.count.bytes_written.add(page_bytes(world, page));
-    if ((page.flags & kDoomed) != 0 || page.segment != kNowhere) {
-      bury(world, done.location);  // it lost interest while it was written
-    } else {
+    const bool doomed = (page.flags & kDoomed) != 0;
+    if (!doomed && page.segment == kNowhere)
       bind_location(world, entry, done.location, done.slot_bytes);
-    }
+    else if (doomed || !lies_at(world, page, done.location))
+      bury(world, done.location);  // it lost interest while it was written
   } else {
     world.count.writes_failed.add();
     world.log.event("write_failed",
