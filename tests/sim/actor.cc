@@ -62,6 +62,8 @@ void Actor::set_up() {
     shared_.trace.event(name() + " opens session " + std::to_string(engine_->session()));
     return send_set_up();
   }
+  if (!open_lookup_.empty()) return send_lookup_record(open_lookup_head_.request);
+  if (set_up_request_ == 0) return send_set_up();
   const auto answer = engine_->answer(set_up_request_);
   if (!answer.has_value()) return;
   if (set_up_answered(*answer)) ++stage_;
@@ -150,7 +152,8 @@ void Actor::read() {
 bool Actor::waits() const {
   if (engine_ == nullptr || foul_) return false;
   const bool setting_up = stage_ < plan_.spaces.size() * 2 + 1;
-  return !pending_.empty() || (setting_up && !engine_->answer(set_up_request_).has_value());
+  const bool asked = setting_up && set_up_request_ != 0;
+  return !pending_.empty() || (asked && !engine_->answer(set_up_request_).has_value());
 }
 
 void Actor::check_blocks() {

@@ -128,7 +128,7 @@ class Actor {
   const ActorPlan plan_;
   std::unique_ptr<testing::Engine> engine_;
   size_t stage_ = 0;  // of the set-up; plan_.spaces * 2 + 1 = done
-  uint64_t set_up_request_ = 0;
+  uint64_t set_up_request_ = 0;  // 0 = the stage was not begun
   uint64_t cleared_before_ = 0;  // generation that was known when it was sent
   Handle region_ = 0;
   bool foul_ = false;  // did what ends a session

@@ -100,9 +100,8 @@ void Actor::unregister_answered(const Pending& pending, const testing::Answer& a
         !engine_->answer(other.request).has_value())
       violation("the region was let go while request " + std::to_string(other.request) +
                 " may still touch it");
-  if (!open_lookup_.empty()) send_lookup_record(open_lookup_head_.request);
-  stage_ = plan_.spaces.size();
-  send_set_up();
+  stage_ = plan_.spaces.size();  // to be registered again
+  set_up_request_ = 0;
 }
 
 // Requests are in the ring, whole or half of them, and were never published.
