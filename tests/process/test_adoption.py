@@ -41,7 +41,10 @@ def start_and_kill(daemon, chunks):
 
 
 def put_and_kill(daemon, engine, attempt):
-    """A life that ends in the middle of a put; the keys of it."""
+    """A life that ends in the middle of a put; the keys of it. Into a whole pool: what comes in is
+    full first, and a put takes its room from the pages of an earlier life."""
+    eventually(lambda: accounts.status(daemon)["host_pool"]["bytes"] == CHUNKS << 21,
+               "the pool is whole", pid=daemon.pid)
     keys = content.keys(range(BIG_PAGES), b"big%d" % attempt)
     for block, key in enumerate(keys):
         engine.fill(block, key)
