@@ -22,7 +22,8 @@ POOL = {"host_pool": {"bytes": f"{2 * CHUNKS}MiB", "chunk_bytes": "2MiB", "span_
         "store": {"kind": "none", "root": ""}, "copy": {"threads": 1, "inline_bytes": 0}}
 PAGE_BYTES, PAGES = 8192, 5000  # 40 of the pool's 192 MiB
 BIG_BYTES, BIG_PAGES = 512 * 1024, 24  # a copy of some milliseconds; each page takes a span
-STARTS, PUTS = 12, 4
+STARTS, PUTS = 10, 4
+ATTEMPTS = 80  # a look at what is mapped may come too late on a busy machine
 
 
 def mapped_chunks(daemon):
@@ -100,8 +101,12 @@ def test_a_daemon_killed_anywhere_in_its_start_loses_nothing(start):
     with Engine(daemon.socket, PAGES, PAGE_BYTES) as engine:
         assert engine.put(keys, timeout=20).result().succeeded == PAGES
     daemon.kill()
-    mapped = [start_and_kill(daemon, CHUNKS * number // STARTS) for number in range(STARTS)]
-    assert sum(0 < chunks < CHUNKS for chunks in mapped) >= STARTS // 3, mapped
+    inside = 0
+    for number in range(ATTEMPTS):
+        inside += 0 < start_and_kill(daemon, CHUNKS * (number % STARTS) // STARTS) < CHUNKS
+        if inside == STARTS:
+            break
+    assert inside == STARTS
     daemon.start()
     accounts.take_baseline(daemon)
     assert accounts.status(daemon)["counters"]["pages_adopted"] == PAGES
