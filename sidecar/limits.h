@@ -48,7 +48,7 @@ struct Permissions {
   // Quotas; 0 = unlimited. They count per [[allow]] entry, summed over the sessions that matched
   // it.
   uint64_t pool_bytes_max = 0, store_bytes_max = 0, bytes_in_flight_max = 0, region_bytes_max = 0;
-  uint32_t sessions_max = 0;
+  uint32_t sessions_max = 0, namespaces_max = 1024;
   uint32_t entry = 0;  // which entry, for those sums; 0 = the default, 1 = the first [[allow]]
 };
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A namespace as the daemon knows it, and the record that names a page. Made by the conductor, kept
-// until the daemon ends, read by workers: everything but `generation` is constant after
-// construction.
+// A namespace as the daemon knows it. Made by the conductor, kept while anything uses it, read by
+// workers: everything above the line is constant once it is known.
 #pragma once
 #include <vector>
 
 #include "ipc/identity.h"
 
 namespace kvsidecar {
+
+inline constexpr uint32_t kNobody = 0xffffffffu;
 
 struct NamespaceInfo {
   uint32_t number = 0;  // dense, for the index entry
@@ -16,7 +17,12 @@ struct NamespaceInfo {
   NamespaceFields fields;
   uint64_t page_bytes = 0;
   std::vector<uint64_t> part_offsets;  // byte offset of each part in the page
-  uint64_t generation = 1;             // conductor only
+  bool lasting = true;                 // false: no other session or epoch can name it
+  // Conductor only.
+  uint64_t generation = 1;
+  bool saved = false;  // the state directory has this generation
+  uint64_t pages = 0;  // entries of the index, of all generations
+  uint32_t account = kNobody;
 };
 
 }  // namespace kvsidecar

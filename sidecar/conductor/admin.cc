@@ -64,6 +64,7 @@ std::string namespaces_json(const World& world) {
   }
   Json list = Json::array();
   for (const NamespaceInfo* space : world.namespaces_by_number) {
+    if (space == nullptr) continue;
     Json one = describe(*space);
     one["pages_host"] = host[space->number];
     list.push_back(std::move(one));
@@ -235,8 +236,9 @@ void serve_why(World& world, const OpRef& op, const WhyRequest& request) {
   }
   if (request.offset == 0) {
     Json list = Json::array();
-    const bool few = world.namespaces_by_number.size() <= kPlainMissesMax;
+    const bool few = world.namespaces.size() <= kPlainMissesMax;
     for (const NamespaceInfo* space : world.namespaces_by_number) {
+      if (space == nullptr) continue;
       Hash128 asked;
       if (!request.namespace_id.empty())
         std::memcpy(&asked, request.namespace_id.data(), sizeof asked);

@@ -5,6 +5,8 @@
 
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/groups.h"
+#include "sidecar/conductor/namespaces.h"
+#include "sidecar/planted.h"
 
 namespace kvsidecar {
 namespace {
@@ -38,6 +40,7 @@ std::array<std::byte, 16> detached_from(World& world, Bytes group) {
 struct Attaching {
   Attachment attachment;
   std::vector<std::byte> encoded;
+  bool lasting = true;
 };
 
 Result<Attaching> prepare(World& world, Session& session, const AttachRequest& request) {
@@ -60,6 +63,7 @@ Result<Attaching> prepare(World& world, Session& session, const AttachRequest& r
     Result<std::vector<std::byte>> encoded = encode_identity(*fields);
     if (!encoded.ok()) return encoded.status();
     attaching.encoded = encoded.take();
+    attaching.lasting = !request.group.empty();
   }
   const bool coordinator = !request.group.empty() && request.rank == kCoordinatorRank;
   if (!coordinator && !fields->part_index(request.coordinate).has_value())
@@ -79,15 +83,18 @@ Result<Attaching> prepare(World& world, Session& session, const AttachRequest& r
   return attaching;
 }
 
-void finish_attach(World& world, const OpRef& op, Attachment attachment, const Status& saved) {
-  if (!saved.ok()) return answer(world, *op, saved.code(), 0, 0, text_bytes(saved.text()));
+void answer_error(World& world, const OpRef& op, const Status& status) {
+  answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
+}
+
+void finish_attach(World& world, const OpRef& op, Attachment attachment) {
   attachment.generation = attachment.space->generation;
   const uint64_t handle = world.new_handle();
   op->session->attachments[handle] = attachment;
   answer(world, *op, Code::kOk, handle, attachment.generation, {});
 }
 
-Result<NamespaceInfo*> cleared_namespace(World& world, Session& session,
+Result<NamespaceRef> cleared_namespace(World& world, Session& session,
                                          const ClearRequest& request) {
   if (request.namespace_id.empty()) {
     if (!session.permissions.clear)
@@ -105,7 +112,7 @@ Result<NamespaceInfo*> cleared_namespace(World& world, Session& session,
   if (found == world.namespaces.end())
     return Status(Code::kUnknownHandle,
                   "namespace " + to_hex(id) + " is not known; see `kvsidecar ls`");
-  return found->second.get();
+  return found->second;
 }
 
 }  // namespace
@@ -113,48 +120,55 @@ Result<NamespaceInfo*> cleared_namespace(World& world, Session& session,
 void start_attach(World& world, const OpRef& op, const AttachRequest& request) {
   Session& session = *op->session;
   Result<Attaching> attaching = prepare(world, session, request);
-  if (!attaching.ok())
-    return answer(world, *op, attaching.status().code(), 0, 0,
-                  text_bytes(attaching.status().text()));
-  const bool known = world.namespaces.count(namespace_id(attaching->encoded)) != 0;
-  Result<NamespaceInfo*> space = know_namespace(world, attaching->encoded, 0);
-  if (!space.ok())
-    return answer(world, *op, space.status().code(), 0, 0, text_bytes(space.status().text()));
+  if (!attaching.ok()) return answer_error(world, op, attaching.status());
+  const Result<NamespaceRef> found =
+      attach_to(world, session, attaching->encoded, attaching->lasting);
+  if (!found.ok()) return answer_error(world, op, found.status());
   Attachment attachment = attaching->attachment;
-  attachment.space = *space;
-  if (known || world.parts.namespaces == nullptr) return finish_attach(world, op, attachment, {});
-  auto saved = std::make_shared<Status>();
+  attachment.space = *found;
+  if (attachment.space->saved) return finish_attach(world, op, attachment);
+  // Also when another attach's save is away: none may be answered before it, for only the record
+  // tells whether the namespace was cleared before it was forgotten here.
+  auto kept = std::make_shared<Result<uint64_t>>(Status{});
   NamespaceRecords* records = world.parts.namespaces;
-  const NamespaceInfo* info = *space;
-  const uint64_t generation = info->generation;
+  const NamespaceRef space = *found;
   world.send(make_errand(
-      [=] { *saved = records->save(info->id, info->encoded, generation); },
-      [&world, op, attachment, saved] { finish_attach(world, op, attachment, *saved); }));
+      [records, space, kept, generation = space->generation] {
+        *kept = records->save(space->id, space->encoded, generation);
+      },
+      [&world, op, attachment, kept] {
+        if (!kept->ok()) return answer_error(world, op, kept->status());
+        NamespaceInfo& known = *attachment.space;
+        known.saved = known.saved || **kept >= known.generation;
+        known.generation = std::max(known.generation, **kept);
+        finish_attach(world, op, attachment);
+      }));
 }
 
 void start_clear(World& world, const OpRef& op, const ClearRequest& request) {
-  Result<NamespaceInfo*> found = cleared_namespace(world, *op->session, request);
-  if (!found.ok())
-    return answer(world, *op, found.status().code(), 0, 0, text_bytes(found.status().text()));
-  NamespaceInfo* space = *found;
+  const Result<NamespaceRef> found = cleared_namespace(world, *op->session, request);
+  if (!found.ok()) return answer_error(world, op, found.status());
+  const NamespaceRef space = *found;
   uint64_t& highest = world.clearing[space->id];  // two clears at once take two generations
   highest = std::max(highest, space->generation) + 1;
   const uint64_t generation = highest;
   const Handle handle = request.namespace_id.empty() ? request.namespace_handle : 0;
-  auto saved = std::make_shared<Status>();
-  NamespaceRecords* records = world.parts.namespaces;
-  const Hash128 id = space->id;
-  const std::vector<std::byte>* encoded = &space->encoded;
+  auto kept = std::make_shared<Result<uint64_t>>(generation);
+  NamespaceRecords* records = space->lasting ? world.parts.namespaces : nullptr;
   world.send(make_errand(
       [=] {
-        if (records != nullptr) *saved = records->save(id, *encoded, generation);
+        if (records != nullptr && !planted(Bug::kClearNotKept))
+          *kept = keep_new_generation(*records, *space, generation);
       },
-      [&world, op, space, generation, handle, saved] {
-        if (!saved->ok()) return answer(world, *op, saved->code(), 0, 0, text_bytes(saved->text()));
-        space->generation = std::max(space->generation, generation);
+      [&world, op, space, handle, kept] {
+        if (!kept->ok()) return answer_error(world, op, kept->status());
+        if (**kept > space->generation) {
+          space->generation = **kept;
+          space->saved = true;
+        }
         world.count.clears.add();
         world.log.event("namespace_cleared", "namespace=" + to_hex(space->id) +
-                                                 " generation=" + std::to_string(generation));
+                                                 " generation=" + std::to_string(**kept));
         const auto own = op->session->attachments.find(handle);
         if (own != op->session->attachments.end()) own->second.generation = space->generation;
         answer(world, *op, Code::kOk, 0, space->generation, {});
@@ -170,36 +184,6 @@ Result<Attachment*> find_attachment(World& world, Session& session, Handle handl
                       std::to_string(found->second.space->generation) + ", attached at " +
                       std::to_string(found->second.generation) + "); attach again");
   return &found->second;
-}
-
-Result<NamespaceInfo*> know_namespace(World& world, Bytes encoded, uint64_t generation) {
-  const Hash128 id = namespace_id(encoded);
-  const auto found = world.namespaces.find(id);
-  if (found != world.namespaces.end()) {
-    found->second->generation = std::max(found->second->generation, generation);
-    return found->second.get();
-  }
-  Result<NamespaceFields> fields = decode_identity(encoded);
-  if (!fields.ok()) return fields.status();
-  if (world.namespaces.size() >= world.limits.namespaces_max)
-    return Status(Code::kOverQuota, "namespaces: " + std::to_string(world.namespaces.size()) +
-                                        " are known already; raise limits.namespaces_max");
-  auto info = std::make_unique<NamespaceInfo>();
-  info->number = static_cast<uint32_t>(world.namespaces_by_number.size());
-  info->id = id;
-  info->encoded.assign(encoded.begin(), encoded.end());
-  info->fields = fields.take();
-  info->page_bytes = info->fields.page_bytes();
-  uint64_t offset = 0;
-  for (const PartSpec& part : info->fields.parts) {
-    info->part_offsets.push_back(offset);
-    offset += part.bytes;
-  }
-  info->generation = std::max<uint64_t>(1, generation);
-  NamespaceInfo* known = info.get();
-  world.namespaces_by_number.push_back(known);
-  world.namespaces.emplace(id, std::move(info));
-  return known;
 }
 
 }  // namespace kvsidecar

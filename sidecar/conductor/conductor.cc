@@ -10,9 +10,11 @@
 #include "sidecar/conductor/fetches.h"
 #include "sidecar/conductor/groups.h"
 #include "sidecar/conductor/leases.h"
+#include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/puts.h"
 #include "sidecar/conductor/regions.h"
 #include "sidecar/conductor/removals.h"
+#include "sidecar/conductor/scrub.h"
 #include "sidecar/conductor/sessions.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/transfers.h"
@@ -157,6 +159,7 @@ bool Conductor::step() {
   if (world.parts.store != nullptr) any |= start_writes(world);
   expire_operations(world);
   sweep(world);
+  any |= scrub(world);
   publish_all(world);
   free_ended_sessions(world);
   for (auto& [id, session] : world.sessions)
@@ -176,8 +179,10 @@ bool Conductor::has_work() {
 }
 
 void Conductor::announce_sleep(bool sleeps) {
-  for (Session* session : world_->turn_order)
-    session->memory.info().daemon_sleeps.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
+  for (Session* session : world_->turn_order) {
+    std::atomic<uint32_t>& flag = session->memory.info().daemon_sleeps;
+    sleeps ? raise_sleep_flag(flag, 1) : lower_sleep_flag(flag, 1);
+  }
 }
 
 uint64_t Conductor::next_deadline_ns() {
@@ -233,7 +238,7 @@ bool Conductor::session_alive(uint64_t number) const {
 }
 
 void Conductor::restore_namespace(Bytes encoded, uint64_t generation) {
-  const Result<NamespaceInfo*> known = know_namespace(*world_, encoded, generation);
+  const Result<NamespaceRef> known = restore_record(*world_, encoded, generation);
   if (!known.ok()) world_->log.event("namespace_refused", "why=\"" + known.status().text() + "\"");
 }
 

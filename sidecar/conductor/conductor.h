@@ -24,7 +24,10 @@ namespace kvsidecar {
 class NamespaceRecords {
  public:
   virtual ~NamespaceRecords() = default;
-  virtual Status save(const Hash128& id, Bytes encoded, uint64_t generation) = 0;
+  // Returns the generation on record then: the higher of this one and what was there.
+  virtual Result<uint64_t> save(const Hash128& id, Bytes encoded, uint64_t generation) = 0;
+  // Removes the record of a namespace that was never cleared; leaves any other.
+  virtual void forget(const Hash128& id) = 0;
 };
 
 // What the conductor works with; none of it is owned, all of it outlives the conductor.

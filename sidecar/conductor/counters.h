@@ -53,6 +53,7 @@
   X(pages_corrupt, "Pages whose bytes did not prove themselves")                            \
   X(pages_prefetched, "Pages fetched into the host pool ahead of a get")                    \
   X(pages_verified, "Adopted pages whose bytes were checked")                               \
+  X(pages_scrubbed, "Adopted pages given to a hash worker before anybody asked for them")   \
   X(pages_adopted, "Pages adopted from a predecessor's host pool")                          \
   X(pages_scanned, "Pages found in the store at start")                                     \
   X(segments_unlinked, "Segment files unlinked for space")                                  \
@@ -62,6 +63,7 @@
   X(leases_expired, "Leases that ran out")                                                  \
   X(tickets_expired, "Lookups answered EXPIRED")                                            \
   X(clears, "Namespaces cleared")                                                           \
+  X(namespaces_forgotten, "Namespaces that nothing used, forgotten to make room")           \
   X(deletes, "Pages deleted by request")                                                    \
   X(slots_quarantined, "Slots set aside until an operation that still owns them ends")
 

@@ -3,6 +3,7 @@
 
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/gets.h"
+#include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/write_behind.h"
@@ -101,8 +102,8 @@ bool is_outdated(const PageEntry& page, const Fetch& fetch) {
 void start_check(World& world, EntryId entry) {
   Fetch& fetch = *world.fetches.at(entry);
   const PageEntry& page = world.index[entry];
-  if (page.namespace_number >= world.namespaces_by_number.size()) return corrupt(world, entry);
-  const NamespaceInfo& space = *world.namespaces_by_number[page.namespace_number];
+  if (namespace_of(world, page) == nullptr) return corrupt(world, entry);
+  const NamespaceInfo& space = *namespace_of(world, page);
   if (is_outdated(page, fetch)) return fail(world, entry, Code::kBusy);
   const PageRecord& record = *fetch.record;
   if (record.hash != page.hash || record.digest != page.digest ||

@@ -55,7 +55,7 @@ struct Operation {
   bool answered = false;
 
   // put, get, delete
-  const NamespaceInfo* space = nullptr;
+  std::shared_ptr<NamespaceInfo> space;
   uint64_t generation = 0;
   uint32_t part = 0;
   Coordinate coordinate;

@@ -19,7 +19,7 @@ struct Filling {
     std::deque<ItemRef> followers;  // other writers of this part, in order of arrival
   };
   Hash128 hash;
-  const NamespaceInfo* space = nullptr;
+  std::shared_ptr<NamespaceInfo> space;
   uint64_t generation = 0;
   std::vector<std::byte> key, description;
   SlotId slot = kNoSlot;

@@ -24,7 +24,7 @@ struct RegionSlot {
 
 // A session's use of a namespace.
 struct Attachment {
-  NamespaceInfo* space = nullptr;
+  std::shared_ptr<NamespaceInfo> space;
   uint64_t generation = 0;  // fixed at attach; other than the namespace's own = stale
   Coordinate coordinate;
   uint32_t description_bytes_max = 0;

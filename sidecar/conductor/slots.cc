@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/conductor/slots.h"
 
+#include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/write_behind.h"
 
 namespace kvsidecar {
@@ -145,6 +146,7 @@ void forget_if_nowhere(World& world, EntryId entry) {
   }
   if (page.host_slot != kNowhere || page.segment != kNowhere) return;
   settle_durable(world, entry, Code::kNotStored);  // deleted while it waited for the store
+  if (NamespaceInfo* const space = namespace_of(world, page)) --space->pages;
   world.index.erase(entry);
 }
 
@@ -154,8 +156,7 @@ EntryId find_page(const World& world, const Hash128& hash) {
 }
 
 uint64_t page_bytes(const World& world, const PageEntry& page) {
-  if (page.namespace_number < world.namespaces_by_number.size())
-    return world.namespaces_by_number[page.namespace_number]->page_bytes;
+  if (const NamespaceInfo* const space = namespace_of(world, page)) return space->page_bytes;
   return page.host_slot != kNowhere ? world.parts.pool->slot_bytes(page.host_slot) : 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/conductor/warm_start.h"
 
-#include "sidecar/conductor/attach.h"
+#include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/write_behind.h"
@@ -21,10 +21,9 @@ void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
       (world.index[entry].host_slot != kNowhere || (world.index[entry].flags & kDoomed) != 0 ||
        world.index[entry].digest != record.digest))
     return world.parts.pool->release(slot);
-  if (entry == kNoEntry) entry = world.index.insert(record.hash);
+  if (entry == kNoEntry)
+    entry = add_page_entry(world, record.hash, record.digest, *space->second);
   PageEntry& page = world.index[entry];
-  page.digest = record.digest;
-  page.namespace_number = space->second->number;
   page.flags |= kUnverified;
   bind_slot(world, entry, slot);
   if (world.slot_accounts.size() <= slot) world.slot_accounts.resize(world.slot_entries.size(), 0);
@@ -33,15 +32,11 @@ void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
   world.count.pages_adopted.add();
 }
 
-void add_page(World& world, const FoundSegment& segment, const NamespaceInfo& space,
+void add_page(World& world, const FoundSegment& segment, NamespaceInfo& space,
               const FoundPage& found, uint64_t bytes) {
   if (found.page_bytes != space.page_bytes) return;
   EntryId entry = world.index.find(found.hash);
-  if (entry == kNoEntry) {
-    entry = world.index.insert(found.hash);
-    world.index[entry].digest = found.digest;
-    world.index[entry].namespace_number = space.number;
-  }
+  if (entry == kNoEntry) entry = add_page_entry(world, found.hash, found.digest, space);
   PageEntry& page = world.index[entry];
   if (page.segment != kNowhere || page.digest != found.digest)
     return;  // written twice: the first one stands
@@ -74,7 +69,7 @@ void scan_done(World& world, StoreDone&& done) {
     return trim_store(world);
   }
   const FoundSegment& segment = *done.segment;
-  const Result<NamespaceInfo*> space = know_namespace(world, segment.encoded, segment.generation);
+  const Result<NamespaceRef> space = find_stored(world, segment.encoded, segment.generation);
   if (!space.ok()) {  // more namespaces than the limit: its pages wait for a start that knows it
     world.log.event("segment_left_alone", "why=\"" + space.status().text() + "\"");
     return;

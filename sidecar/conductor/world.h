@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "sidecar/conductor/history.h"
+#include "sidecar/conductor/scrub.h"
 #include "sidecar/conductor/session.h"
 #include "sidecar/index/index.h"
 #include "sidecar/store/segment_table.h"
@@ -22,7 +23,7 @@ struct Account {
   uint64_t pool_bytes = 0, store_bytes = 0, bytes_in_flight = 0, region_bytes = 0;
   uint64_t store_bytes_max = 0;  // 0 = unlimited
   uint64_t writing_bytes = 0;    // on their way to the store
-  uint32_t sessions = 0;
+  uint32_t sessions = 0, namespaces = 0;
 };
 
 struct QueuedWrite {
@@ -45,8 +46,10 @@ struct World {
 
   Index index;
   SegmentTable segments;
-  std::unordered_map<Hash128, std::unique_ptr<NamespaceInfo>, HashOfHash> namespaces;
-  std::vector<NamespaceInfo*> namespaces_by_number;
+  // See namespaces.h. Whoever works with one holds it.
+  std::unordered_map<Hash128, std::shared_ptr<NamespaceInfo>, HashOfHash> namespaces;
+  std::vector<NamespaceInfo*> namespaces_by_number;  // null: a free number
+  std::vector<uint32_t> namespace_numbers_free;
   std::unordered_map<Hash128, uint64_t, HashOfHash> clearing;  // highest generation asked for
 
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions;
@@ -86,6 +89,7 @@ struct World {
   std::deque<std::unique_ptr<Errand>> errands_waiting, device_errands_waiting;  // a reaper was full
   uint32_t errands_away = 0;
 
+  ScrubState scrub;  // scrub.h
   std::vector<EntryId> slot_entries;    // SlotId -> entry, kNoEntry
   std::vector<uint32_t> slot_accounts;   // SlotId -> account it is charged to
   std::vector<uint16_t> entry_accounts;  // EntryId -> account its store copy is charged to

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "sidecar/conductor/answers.h"
+#include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
 
@@ -93,7 +94,8 @@ bool start_write(World& world, EntryId entry) {
   const bool over_quota = over_store_quota(world, page);
   if (over_quota) world.count.writes_dropped_quota.add();
   Result<PageRecord> record = world.parts.pool->record(page.host_slot);
-  if (over_quota || !record.ok() || page.namespace_number >= world.namespaces_by_number.size()) {
+  const NamespaceInfo* const space = namespace_of(world, page);
+  if (over_quota || !record.ok() || space == nullptr) {
     cancel_write(world, entry);
     page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
     settle_durable(world, entry, Code::kNotStored);
@@ -103,7 +105,7 @@ bool start_write(World& world, EntryId entry) {
   command.op = StoreOp::kWrite;
   command.token = world.new_token();
   command.durable = (page.flags & kDurable) != 0;
-  command.space = world.namespaces_by_number[page.namespace_number];
+  command.space = space;  // stays: its page is pinned
   command.page_bytes = record->page_bytes;
   command.page = world.parts.pool->bytes(page.host_slot);
   command.record = std::make_shared<const PageRecord>(record.take());

@@ -92,6 +92,14 @@ Status read_quota(const AllowValue& value, uint64_t& out) {
   return wrong(value, item, "must be one size, such as \"8GiB\"; 0 is no limit");
 }
 
+Status read_count(const AllowValue& value, uint64_t most, uint32_t& out) {
+  uint64_t count = 0;
+  if (Status status = read_quota(value, count); !status.ok()) return status;
+  if (count > most) return wrong(value, value.values[0], "must be 0 to " + std::to_string(most));
+  out = static_cast<uint32_t>(count);
+  return {};
+}
+
 Status read_value(const AllowValue& value, AllowEntry& entry) {
   Permissions& p = entry.permissions;
   if (value.name == "uid") return read_numbers(value, entry.uids);
@@ -104,13 +112,8 @@ Status read_value(const AllowValue& value, AllowEntry& entry) {
   if (value.name == "store_bytes_max") return read_quota(value, p.store_bytes_max);
   if (value.name == "bytes_in_flight_max") return read_quota(value, p.bytes_in_flight_max);
   if (value.name == "region_bytes_max") return read_quota(value, p.region_bytes_max);
-  if (value.name == "sessions_max") {
-    uint64_t sessions = 0;
-    if (Status status = read_quota(value, sessions); !status.ok()) return status;
-    if (sessions > 65536) return wrong(value, value.values[0], "must be 0 to 65536");
-    p.sessions_max = static_cast<uint32_t>(sessions);
-    return {};
-  }
+  if (value.name == "sessions_max") return read_count(value, 65536, p.sessions_max);
+  if (value.name == "namespaces_max") return read_count(value, 1'000'000, p.namespaces_max);
   std::vector<std::string> known;
   for (const AllowKey& key : allow_keys()) known.emplace_back(key.name);
   return invalid("unknown key allow." + value.name + "; did you mean allow." +

@@ -151,6 +151,8 @@ const AllowKey kAllowKeys[] = {
      "\"1GiB\""},
     {"region_bytes_max", "bytes", "Memory they may register. 0: no limit.", "0"},
     {"sessions_max", "number", "Sessions they may have at once. 0: no limit.", "16"},
+    {"namespaces_max", "number",
+     "Namespaces that they use or have pages of at once. 0: no limit. Default: 1024.", "1024"},
 };
 
 }  // namespace

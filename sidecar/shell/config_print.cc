@@ -69,6 +69,7 @@ std::string print_allow(const AllowEntry& entry) {
   text += "\nbytes_in_flight_max = " + std::to_string(p.bytes_in_flight_max);
   text += "\nregion_bytes_max = " + std::to_string(p.region_bytes_max);
   text += "\nsessions_max = " + std::to_string(p.sessions_max);
+  text += "\nnamespaces_max = " + std::to_string(p.namespaces_max);
   return text + "\n";
 }
 

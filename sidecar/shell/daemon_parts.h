@@ -51,9 +51,10 @@ class ConductorSessions final : public SessionHost {
 class StateRecords final : public NamespaceRecords {
  public:
   explicit StateRecords(StateDir& dir) : dir_(dir) {}
-  Status save(const Hash128& id, Bytes encoded, uint64_t generation) override {
+  Result<uint64_t> save(const Hash128& id, Bytes encoded, uint64_t generation) override {
     return dir_.save_namespace(id, encoded, generation);
   }
+  void forget(const Hash128& id) override { dir_.forget_namespace(id); }
 
  private:
   StateDir& dir_;

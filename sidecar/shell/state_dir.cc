@@ -150,17 +150,25 @@ Result<uint64_t> StateDir::next_epoch() {
   return epoch;
 }
 
-Status StateDir::save_namespace(const Hash128& id, Bytes encoded, uint64_t generation) {
+Result<uint64_t> StateDir::save_namespace(const Hash128& id, Bytes encoded, uint64_t generation) {
   const std::string name = "namespaces/" + to_hex(id);
-  if (const Result<SavedNamespace> saved = load_namespace(name);
-      saved && saved->generation >= generation)
-    return {};
+  const Result<SavedNamespace> saved = load_namespace(name);
+  if (saved && saved->generation >= generation) return saved->generation;
+  if (!saved && saved.status().code() != Code::kMiss) return saved.status();
   std::vector<std::byte> content;
   append(content,
          NamespaceHead{kNamespaceMagic, generation, static_cast<uint32_t>(encoded.size()), 0});
   content.insert(content.end(), encoded.begin(), encoded.end());
   append_check(content);
-  return replace(name, content);
+  if (Status status = replace(name, content); !status.ok()) return status;
+  return generation;
+}
+
+// Not synced: a record that comes back after a crash says what was true.
+void StateDir::forget_namespace(const Hash128& id) {
+  const std::string name = "namespaces/" + to_hex(id);
+  const Result<SavedNamespace> saved = load_namespace(name);
+  if (saved && saved->generation <= 1) ::unlink((path_ + "/" + name).c_str());
 }
 
 Result<StateDir::SavedNamespace> StateDir::load_namespace(const std::string& name) const {

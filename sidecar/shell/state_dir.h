@@ -30,8 +30,11 @@ class StateDir {
 
   // The next epoch: larger than any before, on disk before it is returned. 32 bits.
   Result<uint64_t> next_epoch();
-  // Keeps the higher generation when the namespace is there already.
-  Status save_namespace(const Hash128& id, Bytes encoded, uint64_t generation);
+  // Keeps the higher generation when the namespace is there already, and returns it. kCorrupt when
+  // the file is damaged: its generation is not known, and must not begin again.
+  Result<uint64_t> save_namespace(const Hash128& id, Bytes encoded, uint64_t generation);
+  // Removes a namespace that was never cleared (generation 1); leaves any other.
+  void forget_namespace(const Hash128& id);
   // All namespaces. Damaged files are left out and counted in `damaged`.
   Result<std::vector<SavedNamespace>> load_namespaces(size_t& damaged) const;
 

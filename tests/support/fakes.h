@@ -72,13 +72,19 @@ class KeptNamespaces final : public NamespaceRecords {
     std::vector<std::byte> encoded;
     uint64_t generation;
   };
-  Status save(const Hash128& id, Bytes encoded, uint64_t generation) override {
+  Result<uint64_t> save(const Hash128& id, Bytes encoded, uint64_t generation) override {
+    if (!broken.ok()) return broken;
     Record& record = records[id];
     record.encoded.assign(encoded.begin(), encoded.end());
     if (generation > record.generation) record.generation = generation;
-    return {};
+    return record.generation;
+  }
+  void forget(const Hash128& id) override {
+    const auto found = records.find(id);
+    if (found != records.end() && found->second.generation <= 1) records.erase(found);
   }
   std::map<Hash128, Record> records;
+  Status broken;  // what save() ends with
 };
 
 }  // namespace kvsidecar::testing

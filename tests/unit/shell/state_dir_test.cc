@@ -123,7 +123,21 @@ TEST_F(StateDirTest, ADamagedFileIsLeftOutAndCounted) {
     size_t damaged = 0;
     EXPECT_TRUE(load(damaged).empty());
     EXPECT_EQ(damaged, 1u);
+    // It may have been cleared: a lower generation must not take its place.
+    EXPECT_EQ(open().save_namespace(id_, encoded_, 1).status().code(), Code::kCorrupt);
+    std::filesystem::remove(file);
   }
+}
+
+TEST_F(StateDirTest, ANamespaceIsForgottenUnlessItWasCleared) {
+  StateDir state = open();
+  size_t damaged = 0;
+  EXPECT_EQ(*state.save_namespace(id_, encoded_, 1), 1u);
+  state.forget_namespace(id_);
+  EXPECT_TRUE(state.load_namespaces(damaged)->empty());
+  EXPECT_EQ(*state.save_namespace(id_, encoded_, 2), 2u);
+  state.forget_namespace(id_);
+  EXPECT_EQ(*state.save_namespace(id_, encoded_, 1), 2u);
 }
 
 TEST_F(StateDirTest, AFileUnderAnotherNamespacesNameIsNotBelieved) {
