@@ -23,6 +23,8 @@ std::string_view departure_text(Departure why) {
       return "deleted by request";
     case Departure::kPartsTimeout:
       return "its other parts did not come in time";
+    case Departure::kPartsGaveWay:
+      return "its other parts had not come when room was needed";
     case Departure::kReadFailed:
       return "the store could not read it";
     case Departure::kNoRoom:

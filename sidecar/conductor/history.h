@@ -20,6 +20,7 @@ enum class Departure : uint8_t {
   kCorrupt,
   kDeleted,
   kPartsTimeout,
+  kPartsGaveWay,
   kReadFailed,
   kNoRoom,
 };

@@ -43,6 +43,15 @@ Code begin_filling(World& world, const ItemRef& ref) {
   return Code::kOk;
 }
 
+// To be called when a copy into it ends or is about to begin.
+void set_lonely(World& world, const Filling& filling, bool lonely) {
+  const uint64_t bytes = world.parts.pool->slot_bytes(filling.slot);
+  if (!lonely && world.lonely.erase({filling.last_activity_ns, filling.hash}) != 0)
+    world.lonely_bytes -= bytes;
+  if (lonely && world.lonely.insert({filling.last_activity_ns, filling.hash}).second)
+    world.lonely_bytes += bytes;
+}
+
 void start_item(World& world, const ItemRef& ref) {
   Operation& op = *ref.op;
   OpItem& item = ref.item();
@@ -80,6 +89,7 @@ void start_item(World& world, const ItemRef& ref) {
     part.followers.push_back(ref);
     return;
   }
+  set_lonely(world, filling, false);
   part.state = Filling::Part::kCopying;
   ++filling.copying;
   make_ready(world, ref);
@@ -102,6 +112,7 @@ void settle_followers(World& world, Filling::Part& part, Code code) {
 void drop_filling(World& world, const Hash128& hash) {
   const auto found = world.fillings.find(hash);
   const std::unique_ptr<Filling> filling = std::move(found->second);
+  set_lonely(world, *filling, false);
   world.fillings.erase(found);
   give_slot(world, filling->slot);
 }
@@ -198,6 +209,7 @@ void part_copied(World& world, const ItemRef& ref, const CopyItem& copied) {
   if (++filling.done == filling.parts.size() ||
       (planted(Bug::kVisibleBeforeLastPart) && filling.copying == 0))
     return last_part_copied(world, ref);
+  set_lonely(world, filling, filling.copying == 0);
   settle(world, ref, Code::kOkPart);
   settle_followers(world, part, Code::kOkPart);
 }
@@ -216,8 +228,9 @@ void part_not_copied(World& world, const ItemRef& ref) {
     ++filling.copying;
     return make_ready(world, next);
   }
-  if (filling.copying == 0 && filling.done == 0 && !has_followers(filling))
-    drop_filling(world, hash);
+  if (filling.copying > 0 || has_followers(filling)) return;
+  if (filling.done == 0) return drop_filling(world, hash);
+  set_lonely(world, filling, true);
 }
 
 void forget_parts(World& world, const Hash128& page) {
@@ -230,13 +243,19 @@ void forget_parts(World& world, const Hash128& page) {
   if (filling.copying == 0) drop_filling(world, page);
 }
 
+bool drop_loneliest(World& world) {
+  if (world.lonely.empty()) return false;
+  const Hash128 hash = world.lonely.begin()->second;
+  world.count.pages_dropped_parts.add();
+  world.history.add(hash, Departure::kPartsGaveWay, world.now_ns);
+  drop_filling(world, hash);
+  return true;
+}
+
 void drop_old_fillings(World& world) {
-  std::vector<Hash128> old;
-  for (const auto& [hash, filling] : world.fillings)
-    if (filling->copying == 0 &&
-        world.now_ns - filling->last_activity_ns > world.limits.parts_timeout_ns)
-      old.push_back(hash);
-  for (const Hash128& hash : old) {
+  while (!world.lonely.empty()) {
+    const auto [since_ns, hash] = *world.lonely.begin();
+    if (world.now_ns - since_ns <= world.limits.parts_timeout_ns) return;
     world.count.pages_dropped_parts.add();
     world.history.add(hash, Departure::kPartsTimeout, world.now_ns);
     drop_filling(world, hash);

@@ -16,5 +16,7 @@ void part_not_copied(World& world, const ItemRef& ref);
 void forget_parts(World& world, const Hash128& page);
 // Pages whose other parts don't come.
 void drop_old_fillings(World& world);
+// The page whose parts wait longest for the others gives its slot up. False: there is none.
+bool drop_loneliest(World& world);
 
 }  // namespace kvsidecar

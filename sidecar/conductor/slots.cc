@@ -2,11 +2,14 @@
 #include "sidecar/conductor/slots.h"
 
 #include "sidecar/conductor/namespaces.h"
+#include "sidecar/conductor/puts.h"
 #include "sidecar/conductor/write_behind.h"
 
 namespace kvsidecar {
 namespace {
 
+constexpr uint64_t kLonelyShare = 4;   // 1/4
+constexpr int kPartsPerSlot = 64;      // dropped at most, for one slot
 constexpr int kWritesPerReclaim = 16;  // at_eviction: a reclaim may offer a thousand slots
 
 void grow_to(std::vector<EntryId>& owners, size_t index) {
@@ -56,11 +59,27 @@ bool reclaim(World& world, const SlotShape& shape) {
       shape, [&world](SlotId slot) { return may_go(world, slot); }, evict_slot);
 }
 
+// Beyond a share of the pool parts that wait for others go before complete pages do; else only when
+// no page can go.
+SlotId find_slot(World& world, const SlotShape& shape) {
+  HostPool& pool = *world.parts.pool;
+  SlotId slot = pool.allocate(shape);
+  int drops = kPartsPerSlot;
+  while (slot == kNoSlot && world.lonely_bytes > pool.usage().bytes / kLonelyShare &&
+         drops-- > 0 && drop_loneliest(world))
+    slot = pool.allocate(shape);
+  if (slot == kNoSlot && reclaim(world, shape)) slot = pool.allocate(shape);
+  while (slot == kNoSlot && drops-- > 0 && drop_loneliest(world)) {
+    slot = pool.allocate(shape);
+    if (slot == kNoSlot && reclaim(world, shape)) slot = pool.allocate(shape);
+  }
+  return slot;
+}
+
 }  // namespace
 
 SlotId take_slot(World& world, const SlotShape& shape, uint32_t account) {
-  SlotId slot = world.parts.pool->allocate(shape);
-  if (slot == kNoSlot && reclaim(world, shape)) slot = world.parts.pool->allocate(shape);
+  SlotId slot = find_slot(world, shape);
   if (slot == kNoSlot) {
     world.count.busy_no_slot.add();
     return kNoSlot;

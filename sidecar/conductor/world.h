@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <list>
+#include <set>
 #include <unordered_map>
 
 #include "sidecar/conductor/history.h"
@@ -62,6 +63,9 @@ struct World {
   uint64_t lease_pages = 0, lease_bytes = 0;
 
   std::unordered_map<Hash128, std::unique_ptr<Filling>, HashOfHash> fillings;
+  // Those that nobody copies into, by their last activity: they wait for their other parts.
+  std::set<std::pair<uint64_t, Hash128>> lonely;
+  uint64_t lonely_bytes = 0;  // of their slots
   std::unordered_map<EntryId, std::unique_ptr<Fetch>> fetches;
   std::vector<OpRef> parked;                                        // wait for their fence
   std::unordered_map<uint64_t, std::unique_ptr<CopyBatch>> copies;  // by token
