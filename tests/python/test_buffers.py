@@ -79,12 +79,19 @@ def test_numbers_of_another_width_are_converted_where_numpy_is():
     with pytest.raises(Misuse, match="outside"):
         _buffers.pack_numbers(numpy.array([1 << 32]), 4, "blocks")
     with pytest.raises(Misuse, match="float64"):
-        _buffers.pack_numbers([1.5], 4, "blocks")
+        _buffers.pack_numbers(numpy.array([1.5]), 4, "blocks")
 
 
-def test_wrong_numbers_are_refused(maybe_numpy):
-    with pytest.raises(Misuse, match="blocks"):
-        _buffers.pack_numbers([-1], 4, "blocks")
+@pytest.mark.parametrize("numbers, word", [
+    ([-1], "outside 0 to 4294967295"), ((1 << 32,), "outside"), ([1.5], "float"), (["1"], "str")])
+def test_wrong_numbers_are_refused(numbers, word, maybe_numpy):
+    with pytest.raises(Misuse, match="blocks.*" + word):
+        _buffers.pack_numbers(numbers, 4, "blocks")
+
+
+def test_a_list_of_an_arrays_integers_is_numbers():
+    packed = _buffers.pack_numbers(list(numpy.array([1, 2, 3], dtype=numpy.int64)), 4, "blocks")
+    assert behind(packed, 12) == array.array("I", [1, 2, 3]).tobytes()
 
 
 def test_a_uint32_array_is_not_copied():
@@ -94,10 +101,9 @@ def test_a_uint32_array_is_not_copied():
 
 def test_answers_are_copies_in_either_form(maybe_numpy):
     source = (ctypes.c_uint8 * 3)(1, 2, 3)
-    copied = _buffers.bytes_array(ctypes.addressof(source), 3)
+    copied = _buffers.copied_bytes(ctypes.addressof(source), 3)
     source[0] = 9
-    assert list(copied) == [1, 2, 3]
-    assert len(_buffers.bytes_array(None, 3)) == 0
-    bits = (ctypes.c_uint8 * 2)(0b101, 0b1)
-    assert [bool(b) for b in _buffers.bit_array(ctypes.addressof(bits), 2, 9)] == [
+    assert list(_buffers.as_array(copied)) == [1, 2, 3]
+    assert len(_buffers.as_array(_buffers.copied_bytes(None, 3))) == 0
+    assert [bool(b) for b in _buffers.as_bits(bytes((0b101, 0b1)), 9)] == [
         True, False, True, False, False, False, False, False, True]

@@ -6,11 +6,11 @@ import ctypes
 import json
 import threading
 import time
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Optional
 
 from . import _structs
-from ._buffers import Numbers, bit_array, bytes_array, filled_array, pack_numbers
+from ._buffers import Numbers, as_array, as_bits, copied_bytes, pack_numbers
 from ._core import Core, nanoseconds
 from .status import EventKind, Status
 
@@ -18,15 +18,11 @@ from .status import EventKind, Status
 WAIT_PIECE_NS = 200_000_000
 
 
-@dataclass(frozen=True)
 class Result:
     """What became of an operation. Arrays are numpy uint8 (memoryviews without numpy), copies."""
 
     status: Status  # OK also when single items missed; else the reason for all of them
     text: str  # stat, why: JSON; with a failure: one sentence
-    items: Any  # put, get, delete: a Status for each item
-    places: Any  # lookup: a Place for each key
-    restorable: Any  # lookup: [i] true: the prefix of i + 1 pages is restorable
     longest: int  # lookup: pages of the longest restorable prefix
     lease: int  # lookup: 0 when none was asked for or given
     lease_capped: bool  # lookup: a lease was asked for and not given
@@ -35,6 +31,26 @@ class Result:
     finished_ns: int
     served_ns: int  # inside the daemon, of the slowest record
 
+    # Bytes become arrays when somebody asks: an engine looks at few of the arrays of a result.
+    _items: bytes
+    _places: bytes
+    _restorable: bytes
+
+    @cached_property
+    def items(self) -> Any:
+        """put, get, delete: a Status for each item."""
+        return as_array(self._items)
+
+    @cached_property
+    def places(self) -> Any:
+        """lookup: a Place for each key."""
+        return as_array(self._places)
+
+    @cached_property
+    def restorable(self) -> Any:
+        """lookup: [i] true: the prefix of i + 1 pages is restorable."""
+        return as_bits(self._restorable, len(self._places))
+
     @property
     def ok(self) -> bool:
         return self.status == Status.OK
@@ -42,31 +58,41 @@ class Result:
     @property
     def succeeded(self) -> int:
         """Items whose status is OK, OK_PART or EXISTS."""
-        if hasattr(self.items, "sum"):
-            return int((self.items <= Status.EXISTS).sum())
-        found = bytes(self.items)
-        return sum(found.count(status) for status in range(Status.EXISTS + 1))
+        return sum(map(self._items.count, range(Status.EXISTS + 1)))
 
     def json(self) -> Any:
         """The answer of stat or why; None after a failure."""
         return json.loads(self.text) if self.ok and self.text else None
 
+    def __repr__(self) -> str:
+        names = ("status", "text", "items", "places", "restorable", "longest", "lease",
+                 "lease_capped", "generation", "submitted_ns", "finished_ns", "served_ns")
+        return f"Result({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
 
 def _read(raw: _structs.Result) -> Result:
-    count = raw.item_count
-    text = ctypes.string_at(raw.text, raw.text_bytes) if raw.text else b""
-    pages = count if raw.places else 0
-    return Result(
-        Status(raw.status), text.decode("utf-8", "replace"),
-        bytes_array(raw.items, count), bytes_array(raw.places, count),
-        bit_array(raw.restorable, raw.restorable_bytes, pages), raw.longest, raw.lease,
-        bool(raw.flags & 1), raw.generation, raw.submitted_ns, raw.finished_ns, raw.served_ns)
+    result = Result()
+    result.status = Status.OK if raw.status == 0 else Status(raw.status)
+    result.text = ctypes.string_at(raw.text, raw.text_bytes).decode("utf-8", "replace") \
+        if raw.text_bytes else ""
+    result._items = copied_bytes(raw.items, raw.item_count)
+    result._places = copied_bytes(raw.places, raw.item_count)
+    result._restorable = copied_bytes(raw.restorable, raw.restorable_bytes)
+    result.longest, result.lease, result.generation = raw.longest, raw.lease, raw.generation
+    result.lease_capped = bool(raw.flags & 1)
+    result.submitted_ns, result.finished_ns = raw.submitted_ns, raw.finished_ns
+    result.served_ns = raw.served_ns
+    return result
 
 
 def _failed(status: Status, text: str, count: int) -> Result:
-    now = time.monotonic_ns()
-    return Result(status, text, filled_array(status, count), bytes_array(None, 0),
-                  bit_array(None, 0, 0), 0, 0, False, 0, now, now, 0)
+    result = Result()
+    result.status, result.text = status, text
+    result._items, result._places, result._restorable = bytes((status,)) * count, b"", b""
+    result.longest = result.lease = result.generation = result.served_ns = 0
+    result.lease_capped = False
+    result.submitted_ns = result.finished_ns = time.monotonic_ns()
+    return result
 
 
 class Op:
@@ -136,18 +162,18 @@ class Op:
         being copied settles first. Never blocks."""
         free = (ctypes.c_uint8 * max(self._count, 1))()
         if self._result is not None:
-            return filled_array(1, self._count)
+            return as_array(b"\x01" * self._count)
         self._core.library.kvs_cancel(self._core.c, self.id, free if self._count else None)
-        return bytes_array(ctypes.addressof(free), self._count)
+        return as_array(bytes(free)[:self._count])
 
     def revoke(self, indices: Numbers) -> Any:
         """cancel() for single items of a put or get, by their index into its keys."""
         wanted = pack_numbers(indices, 4, "indices")
         if self._result is not None:
-            return filled_array(1, wanted.length)
+            return as_array(b"\x01" * wanted.length)
         free = (ctypes.c_uint8 * max(wanted.length, 1))()
         self._core.library.kvs_revoke(self._core.c, self.id, wanted.address, wanted.length, free)
-        return bytes_array(ctypes.addressof(free), wanted.length)
+        return as_array(bytes(free)[:wanted.length])
 
     @property
     def progress(self) -> int:
