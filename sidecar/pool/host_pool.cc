@@ -9,8 +9,9 @@
 
 namespace kvsidecar {
 
-HostPool::State::State(uint64_t epoch_number, uint64_t bytes)
+HostPool::State::State(uint64_t epoch_number, uint64_t bytes, uint64_t nonce_of_new_chunks)
     : span_bytes(bytes),
+      nonce(nonce_of_new_chunks),
       slots_per_span(static_cast<uint32_t>(bytes / kSlotAlignBytes)),
       table(epoch_number) {
   KV_CHECK(bytes >= 2 * kSlotAlignBytes && bytes % kSlotAlignBytes == 0);
@@ -79,8 +80,8 @@ void HostPool::State::used(const SlotRef& p, const PageAccess& access) {
   request_now = std::max(request_now, access.request);
 }
 
-HostPool::HostPool(uint64_t epoch, uint64_t span_bytes)
-    : state_(std::make_unique<State>(epoch, span_bytes)) {}
+HostPool::HostPool(uint64_t epoch, uint64_t span_bytes, uint64_t secret)
+    : state_(std::make_unique<State>(epoch, span_bytes, secret)) {}
 
 HostPool::~HostPool() {
   // The memory is its owner's again.
@@ -89,10 +90,10 @@ HostPool::~HostPool() {
 
 void HostPool::add_chunk(std::span<std::byte> memory) {
   State& s = *state_;
-  const uint32_t first = s.add_spans(memory);
+  const uint32_t first = s.add_spans(memory, s.nonce);
   const uint32_t count = s.map.spans() - first;
-  for (uint32_t span = first; span < first + count; ++span)
-    s.table.clear_header(s.spans[span].memory);
+  s.table.label(memory.data(), s.nonce);
+  for (uint32_t span = first; span < first + count; ++span) s.clear_header(span);
   s.make_empty(first, count);
 }
 

@@ -27,7 +27,8 @@ inline constexpr uint64_t kSpanBytes = 16ull << 20;
 
 class HostPool {
  public:
-  HostPool(uint64_t epoch, uint64_t span_bytes = kSpanBytes);
+  // `secret`: a random number that nobody who puts pages can know (see span_table.h).
+  HostPool(uint64_t epoch, uint64_t span_bytes = kSpanBytes, uint64_t secret = 0);
   ~HostPool();
 
   // Adds a chunk (a multiple of span_bytes, 4 KiB aligned; stays mapped as long as the pool lives).

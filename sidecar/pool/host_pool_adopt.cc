@@ -7,11 +7,15 @@ namespace kvsidecar {
 
 void HostPool::adopt_chunk(std::span<std::byte> memory, const Adopted& full) {
   State& s = *state_;
-  const uint32_t first = s.add_spans(memory);
+  // Without its label nothing in the chunk can be told from a page's bytes.
+  const std::optional<uint64_t> nonce = decode_label(memory);
+  const uint32_t first = s.add_spans(memory, nonce.value_or(s.nonce));
+  if (!nonce.has_value()) s.table.label(memory.data(), s.nonce);
   std::vector<State::Found> found;
   for (uint32_t span = first; span < s.map.spans();) {
     const Bytes rest = memory.subspan((span - first) * s.span_bytes);
-    const auto table = decode_span_table(rest, s.span_bytes, span - first);
+    auto table = decode_span_table(rest, s.place(span));
+    if (!nonce.has_value()) table = Status{Code::kCorrupt, "chunk without a label"};
     if (table.ok() && table->has_value()) {
       s.adopt_run(span, **table, rest, found);
       span += (*table)->layout.spans;
@@ -71,7 +75,7 @@ void HostPool::release_quarantine() {
   }
   s.adopted_filling.clear();
   for (const uint32_t span : s.unreadable_spans) {
-    s.table.clear_header(s.spans[span].memory);
+    s.clear_header(span);
     s.usage.stranded_bytes -= s.span_bytes;
     s.make_empty(span, 1);
   }

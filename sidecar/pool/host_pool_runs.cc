@@ -9,12 +9,10 @@ namespace {
 
 // An Eviction costs a few hundred KiB whatever it holds; shapes that own no run give theirs up.
 constexpr size_t kIdleShapesMax = 64;
-// Growing an Eviction copies it and forgets its ghosts: rarely, by doubling; the first takes 1 ms.
-constexpr uint64_t kEvictionSlotsAtFirst = 64 * 1024;
 
 }  // namespace
 
-uint32_t HostPool::State::add_spans(std::span<std::byte> memory) {
+uint32_t HostPool::State::add_spans(std::span<std::byte> memory, uint64_t chunk_nonce) {
   KV_CHECK(memory.size() % span_bytes == 0 && !memory.empty());
   KV_CHECK(reinterpret_cast<uintptr_t>(memory.data()) % kSlotAlignBytes == 0);
   const uint32_t first = map.spans();
@@ -24,10 +22,15 @@ uint32_t HostPool::State::add_spans(std::span<std::byte> memory) {
   for (uint64_t i = 0; i < count; ++i) {
     spans.emplace_back();
     spans.back().memory = memory.data() + i * span_bytes;
+    spans.back().nonce = chunk_nonce;
   }
   usage.bytes += memory.size();
   usage.spans += count;
   return first;
+}
+
+SpanPlace HostPool::State::place(uint32_t span) const {
+  return {span_bytes, span - map.chunk_of(span).first, spans[span].nonce};
 }
 
 void HostPool::State::make_empty(uint32_t first, uint32_t count) {
@@ -71,8 +74,13 @@ HostPool::State::Run* HostPool::State::take_run(uint32_t shape) {
   for (uint32_t span = taken.first; span < taken.first + taken.spans; ++span)
     spans[span].clean = {};
   unpoison(memory, layout.slots_begin);
-  table.format(memory, span_bytes, taken.first - map.chunk_of(taken.first).first, slot, layout,
-               entries_are_free);
+  // Were the run's header damaged, an inner span that no page reaches yet would look empty.
+  for (uint32_t span = taken.first + 1; span < taken.first + taken.spans; ++span) {
+    unpoison(spans[span].memory, 8);
+    table.spoil_header(spans[span].memory);
+    poison(spans[span].memory, 8);
+  }
+  table.format(memory, place(taken.first), slot, layout, entries_are_free);
   Run& run = make_run(taken.first, shape, layout);
   link(run);
   return &run;
@@ -98,14 +106,7 @@ HostPool::State::Run& HostPool::State::make_run(uint32_t head, uint32_t shape,
   }
   std::fill_n(s.block_heads.begin() + block, layout.spans, head);
   run->eviction_begin = block * s.block_slots;
-  const uint64_t needed = s.block_heads.size() * uint64_t{s.block_slots};
-  if (needed > s.eviction_slots) {
-    const uint64_t capacity = uint64_t{map.spans()} * s.block_slots;
-    const uint64_t grown = std::max(std::min(capacity, kEvictionSlotsAtFirst),
-                                    std::min(capacity, uint64_t{s.eviction_slots} * 2));
-    s.eviction_slots = static_cast<uint32_t>(std::max(needed, grown));
-    s.eviction.resize(s.eviction_slots);
-  }
+  s.eviction.resize(static_cast<uint32_t>(s.block_heads.size()) * s.block_slots);
 
   ++s.runs;
   usage.table_bytes += layout.unused_bytes;
@@ -126,9 +127,9 @@ void HostPool::State::dissolve(Run& run) {
   // reads them as headers as soon as the run's own header is gone.
   for (uint32_t span = head + layout.spans; --span > head;) {
     unpoison(spans[span].memory, kSpanHeaderBytes);
-    table.clear_header(spans[span].memory);
+    clear_header(span);
   }
-  table.clear_header(spans[head].memory);
+  clear_header(head);
   if (layout.spans == 1) spans[head].clean = s.shape;
 
   s.free_blocks[layout.spans].push_back(run.eviction_begin / s.block_slots);

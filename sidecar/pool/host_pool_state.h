@@ -48,7 +48,6 @@ struct HostPool::State {
         : shape(s), block_slots(block), eviction(1) {}
     SlotShape shape;
     uint32_t block_slots;  // Eviction numbers per span of a run
-    uint32_t eviction_slots = 1;
     std::vector<uint32_t> block_heads;  // block of Eviction numbers -> head of its run
     std::map<uint32_t, std::vector<uint32_t>> free_blocks;  // by spans of the run: first block
     uint32_t runs = 0;
@@ -62,6 +61,7 @@ struct HostPool::State {
 
   struct Span {
     std::byte* memory = nullptr;
+    uint64_t nonce = 0;        // of its chunk
     uint32_t head = kNone;     // of the run it is in
     std::unique_ptr<Run> run;  // only at the head
     bool reserved = false;     // emptied by the drain, not yet in the common list
@@ -75,10 +75,13 @@ struct HostPool::State {
     uint32_t slot;
   };
 
-  State(uint64_t epoch_number, uint64_t bytes);
+  State(uint64_t epoch_number, uint64_t bytes, uint64_t nonce_of_new_chunks);
 
   // host_pool_runs.cc
-  uint32_t add_spans(std::span<std::byte> memory);  // first number; they are not empty yet
+  // First number; they are not empty yet.
+  uint32_t add_spans(std::span<std::byte> memory, uint64_t chunk_nonce);
+  SpanPlace place(uint32_t span) const;
+  void clear_header(uint32_t span) { table.clear_header(spans[span].memory, place(span)); }
   void make_empty(uint32_t first, uint32_t count);  // headers cleared already
   Shape* find_shape(const SlotShape& shape);
   uint32_t shape_index(const SlotShape& shape);  // made on first sight
@@ -133,6 +136,7 @@ struct HostPool::State {
   void reserve_span(uint32_t span);
 
   const uint64_t span_bytes;
+  const uint64_t nonce;           // of chunks that are added; unknown to whoever puts pages
   const uint32_t slots_per_span;  // at most; SlotId = span * slots_per_span + slot
   TableWriter table;
   SpanMap map;

@@ -12,27 +12,35 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kMagic = 0x314e415053564b21u;  // "!KVSPAN1"
-constexpr uint32_t kVersion = 1;
+constexpr uint64_t kLabelMagic = 0x314c424c4e4b4856u;
+constexpr size_t kLabelAt = 128, kLabelWords = 3;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderWords = 8;
 constexpr uint64_t kStateMask = (uint64_t{1} << 56) - 1;
 constexpr uint64_t kFree = 0, kFilling = 0xf1, kFull = 0xf7;  // top bytes
 
 using HeaderWords = std::array<uint64_t, kHeaderWords>;
 
-uint64_t header_check(const HeaderWords& words) {
-  return XXH3_64bits(words.data(), (kHeaderWords - 1) * 8);
+uint64_t header_check(const HeaderWords& words, uint64_t nonce) {
+  return XXH3_64bits_withSeed(words.data(), (kHeaderWords - 1) * 8, nonce);
 }
 
-HeaderWords header_words(const SpanTable& table, uint64_t span_bytes, uint32_t span_in_chunk) {
+// Even, so that it isn't the magic.
+uint64_t empty_word(const SpanPlace& place) {
+  const uint64_t number = place.span_in_chunk;
+  return XXH3_64bits_withSeed(&number, sizeof number, place.nonce) & ~uint64_t{1};
+}
+
+HeaderWords header_words(const SpanTable& table, const SpanPlace& place) {
   HeaderWords words{kMagic,
                     kVersion | uint64_t{table.shape.entry_bytes} << 32,
                     table.shape.slot_bytes,
                     table.layout.spans | uint64_t{table.layout.slots} << 32,
-                    span_bytes,
-                    span_in_chunk,
+                    place.span_bytes,
+                    place.span_in_chunk,
                     table.epoch,
                     0};
-  words.back() = header_check(words);
+  words.back() = header_check(words, place.nonce);
   return words;
 }
 
@@ -51,14 +59,22 @@ Status corrupt(const char* what) { return {Code::kCorrupt, std::string("slot tab
 
 }  // namespace
 
-Result<std::optional<SpanTable>> decode_span_table(Bytes memory, uint64_t span_bytes,
-                                                   uint32_t span_in_chunk) {
+std::optional<uint64_t> decode_label(Bytes memory) {
+  if (memory.size() < kSpanHeaderBytes) return std::nullopt;
+  std::array<uint64_t, kLabelWords> words;
+  std::memcpy(words.data(), memory.data() + kLabelAt, sizeof words);
+  if (words[0] != kLabelMagic || words[2] != XXH3_64bits(words.data(), 16)) return std::nullopt;
+  return words[1];
+}
+
+Result<std::optional<SpanTable>> decode_span_table(Bytes memory, const SpanPlace& place) {
+  const uint64_t span_bytes = place.span_bytes;
   if (span_bytes < kSpanHeaderBytes || memory.size() < span_bytes) return corrupt("no whole span");
   HeaderWords words;
   std::memcpy(words.data(), memory.data(), sizeof words);
-  if (words[0] == 0) return std::optional<SpanTable>{};
+  if (words[0] == empty_word(place)) return std::optional<SpanTable>{};
   if (words[0] != kMagic) return corrupt("no magic number");
-  if (words.back() != header_check(words)) return corrupt("check");
+  if (words.back() != header_check(words, place.nonce)) return corrupt("check");
 
   SpanTable table;
   table.shape = {words[2], static_cast<uint32_t>(words[1] >> 32)};
@@ -67,7 +83,7 @@ Result<std::optional<SpanTable>> decode_span_table(Bytes memory, uint64_t span_b
   const uint32_t spans = static_cast<uint32_t>(words[3]);
   if (version != kVersion) return corrupt("of another version");
   if (words[4] != span_bytes) return corrupt("of another span size");
-  if (words[5] != span_in_chunk) return corrupt("of another span");
+  if (words[5] != place.span_in_chunk) return corrupt("of another span");
   if (!is_sane(table.shape)) return corrupt("of no slot shape");
   if (spans == 0 || spans > memory.size() / span_bytes) return corrupt("longer than its chunk");
   table.layout = layout_run(table.shape, span_bytes, spans);
@@ -117,9 +133,17 @@ void TableWriter::publish(std::byte* at, uint64_t word) {
   if (observer_) observer_();
 }
 
-void TableWriter::format(std::byte* run, uint64_t span_bytes, uint32_t span_in_chunk,
-                         const SlotShape& shape, const RunLayout& layout, bool entries_are_free) {
-  const HeaderWords words = header_words({shape, layout, epoch_}, span_bytes, span_in_chunk);
+void TableWriter::label(std::byte* chunk, uint64_t nonce) {
+  const uint64_t words[2] = {kLabelMagic, nonce};
+  std::byte* const at = chunk + kLabelAt;
+  store(at + 8, nonce);
+  store(at + 16, XXH3_64bits(words, sizeof words));
+  publish(at, kLabelMagic);
+}
+
+void TableWriter::format(std::byte* run, const SpanPlace& place, const SlotShape& shape,
+                         const RunLayout& layout, bool entries_are_free) {
+  const HeaderWords words = header_words({shape, layout, epoch_}, place);
   for (size_t i = 1; i < kHeaderWords; ++i) store(run + i * 8, words[i]);
   if (!entries_are_free)
     for (uint32_t slot = 0; slot < layout.slots; ++slot)
@@ -127,7 +151,11 @@ void TableWriter::format(std::byte* run, uint64_t span_bytes, uint32_t span_in_c
   publish(run, words[0]);
 }
 
-void TableWriter::clear_header(std::byte* span) { publish(span, 0); }
+void TableWriter::clear_header(std::byte* span, const SpanPlace& place) {
+  publish(span, empty_word(place));
+}
+
+void TableWriter::spoil_header(std::byte* span) { publish(span, 0); }
 
 void TableWriter::set_filling(std::byte* run, const SlotShape& shape, uint32_t slot) {
   publish(run + entry_offset(shape, slot), kFilling << 56 | (epoch_ & kStateMask));

@@ -3,9 +3,11 @@
 // instruction. Little-endian; 8-byte words.
 //
 //   header, 256 bytes: magic, version | entry bytes << 32, slot bytes, run spans | slots << 32,
-//   span
-//     bytes, number of the span in its chunk, epoch that formatted it, check = XXH3-64 of the seven
-//     words before. The magic is written last; 0 in its place = an empty span.
+//     span bytes, number of the span in its chunk, epoch that formatted it, check = XXH3-64 of the
+//     seven words before, seeded with the chunk's nonce. The magic is written last; in its place a
+//     word made of nonce and number = an empty span. So no page's bytes pass for a header where a
+//     run's own was damaged: who puts pages doesn't know the nonce.
+//   label of a chunk, in its first span's header: magic, nonce, check of both.
 //   entry: state word, PageRecord. The state word's top byte is the state, the rest:
 //     FREE 0; FILLING the epoch; FULL derived from the record's check and the slot's number, so
 //     that it vouches for this record in this slot only.
@@ -34,10 +36,16 @@ struct SpanTable {
   RunLayout layout;
   uint64_t epoch = 0;
 };
+struct SpanPlace {
+  uint64_t span_bytes = 0;
+  uint32_t span_in_chunk = 0;
+  uint64_t nonce = 0;  // of the chunk
+};
+// The nonce of the chunk that begins at `memory`; nullopt when its label doesn't hold together.
+std::optional<uint64_t> decode_label(Bytes memory);
 // Of the span that begins at `memory`, which ends with the chunk. nullopt: an empty span. kCorrupt:
 // something else lies there.
-Result<std::optional<SpanTable>> decode_span_table(Bytes memory, uint64_t span_bytes,
-                                                   uint32_t span_in_chunk);
+Result<std::optional<SpanTable>> decode_span_table(Bytes memory, const SpanPlace& place);
 
 struct SlotEntry {
   SlotState state = SlotState::kTorn;  // kTorn: neither of the three; leave its bytes alone
@@ -55,10 +63,12 @@ class TableWriter {
   explicit TableWriter(uint64_t epoch) : epoch_(epoch) {}
   void observe(StoreObserver observer) { observer_ = std::move(observer); }
 
+  void label(std::byte* chunk, uint64_t nonce);
   // `run` is the first byte of the run's first span.
-  void format(std::byte* run, uint64_t span_bytes, uint32_t span_in_chunk, const SlotShape& shape,
+  void format(std::byte* run, const SpanPlace& place, const SlotShape& shape,
               const RunLayout& layout, bool entries_are_free);
-  void clear_header(std::byte* span);
+  void clear_header(std::byte* span, const SpanPlace& place);
+  void spoil_header(std::byte* span);  // neither a table nor empty: it is inside a run
   void set_filling(std::byte* run, const SlotShape& shape, uint32_t slot);
   void set_free(std::byte* run, const SlotShape& shape, uint32_t slot);
   // The record must fit; its encoding passes through a buffer of this object.

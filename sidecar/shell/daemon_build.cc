@@ -98,7 +98,9 @@ Status Daemon::State::build_workers() {
 Status Daemon::State::build_conductor(ListeningSocket socket) {
   Result<ChunkPlan> plan = plan_pool(config);
   if (!plan) return plan.status();
-  pool = std::make_unique<HostPool>(epoch, config.span_bytes);
+  uint64_t secret = 0;
+  random_bytes(std::as_writable_bytes(std::span(&secret, 1)));
+  pool = std::make_unique<HostPool>(epoch, config.span_bytes, secret);
   Parts parts;
   parts.clock = &clock;
   parts.random = &random;

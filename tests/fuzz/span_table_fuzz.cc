@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sidecar/pool/host_pool.h"
+#include "sidecar/pool/span_table.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -54,6 +55,7 @@ void make_chunk(const uint8_t* data, size_t bytes) {
     std::memcpy(chunk, data, bytes < sizeof chunk ? bytes : sizeof chunk);
   }
   if (!(mode & kRightChecks)) return;
+  TableWriter(1).label(chunk, 0);
   for (std::byte* span = chunk; span < chunk + kChunkBytes; span += kFuzzSpanBytes) {
     const uint64_t check = XXH3_64bits(span, 56);
     std::memcpy(span + 56, &check, 8);

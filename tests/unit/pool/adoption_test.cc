@@ -163,8 +163,8 @@ TEST_F(EveryKill, APageThatImitatesATableIsNeverTakenForOne) {
   const uint64_t run_begin =
       static_cast<uint64_t>(pool_.bytes(slot) - memory_.span().data()) / kTestSpanBytes;
   const uint64_t inner = run_begin + 1;
-  writer.format(forged.span().data(), kTestSpanBytes, static_cast<uint32_t>(inner), small, layout,
-                false);
+  writer.format(forged.span().data(), {kTestSpanBytes, static_cast<uint32_t>(inner), 0}, small,
+                layout, false);
   writer.set_full(forged.span().data(), small, 0, make_record(666, kSmall));
   std::byte* const target = memory_.span().data() + inner * kTestSpanBytes;
   ASSERT_LT(target + layout.slots_begin, pool_.bytes(slot) + kLarge);
@@ -226,6 +226,58 @@ TEST(Adoption, ASpanWithoutAReadableTableWaitsForTheEndOfQuarantine) {
   pool.release_quarantine();
   EXPECT_EQ(pool.usage().spans_empty, 1u);
   expect_sums(pool, kTestSpanBytes, 0);
+}
+
+// What a client puts may imitate a table; where the run's own header is damaged nothing else says
+// that it is a page.
+TEST(Adoption, APageUnderADamagedHeaderIsTakenForNothing) {
+  constexpr uint64_t kSecret = 0x1234567890abcdefu;
+  for (const bool zeros : {false, true}) {
+    TestMemory memory(kChunkBytes);
+    HostPool predecessor(1, kTestSpanBytes, kSecret);
+    predecessor.add_chunk(memory.span());
+    const SlotId slot = put_page(predecessor, slot_shape(kLarge, 1, 0), 1000, kLarge);
+    std::byte* const page = predecessor.bytes(slot);
+    std::memset(page, 0, kLarge);
+    const uint64_t run =
+        static_cast<uint64_t>(page - memory.span().data()) / kTestSpanBytes * kTestSpanBytes;
+    TableWriter writer(1);
+    const SlotShape small = slot_shape(kSmall, 1, 0);
+    const RunLayout layout = layout_run(small, kTestSpanBytes, 1);
+    for (uint64_t at = run + kTestSpanBytes; !zeros && at < run + kLarge; at += kTestSpanBytes) {
+      const auto number = static_cast<uint32_t>(at / kTestSpanBytes);
+      writer.format(&memory.span()[at], {kTestSpanBytes, number, 0}, small, layout, false);
+      writer.set_full(&memory.span()[at], small, 0, make_record(666, kSmall));
+    }
+    const uint64_t empty = predecessor.usage().spans_empty;
+    // One bit of it, or all of it, as a page of memory that was lost.
+    if (zeros)
+      std::memset(&memory.span()[run], 0, 64);
+    else
+      memory.span()[run + 24] ^= std::byte{1};
+    HostPool pool(2, kTestSpanBytes, 99);
+    EXPECT_TRUE(adopt(pool, memory.span()).empty());
+    EXPECT_EQ(pool.usage().spans_empty, empty) << "its spans wait for the end of quarantine";
+    expect_sums(pool, kTestSpanBytes, 0);
+    pool.release_quarantine();
+    EXPECT_EQ(pool.usage().spans_empty, kChunkBytes / kTestSpanBytes);
+  }
+}
+
+TEST(Adoption, AChunkWithoutItsLabelWaitsForTheEndOfQuarantineAndIsThenUsable) {
+  TestMemory memory(kChunkBytes);
+  const SlotShape shape = slot_shape(kSmall, 1, 0);
+  HostPool predecessor(1, kTestSpanBytes, 7);
+  predecessor.add_chunk(memory.span());
+  put_page(predecessor, shape, 1, kSmall);
+  memory.span()[136] ^= std::byte{1};
+  HostPool pool(2, kTestSpanBytes, 8);
+  EXPECT_TRUE(adopt(pool, memory.span()).empty());
+  EXPECT_EQ(pool.allocate(shape), kNoSlot);
+  pool.release_quarantine();
+  put_page(pool, shape, 2, kSmall);
+  HostPool next(3, kTestSpanBytes, 9);
+  EXPECT_EQ(adopt(next, memory.span()).size(), 1u) << "it has a label again";
 }
 
 TEST(Adoption, TwoSlotsWithOnePageAreBothReportedAndOneMayBeReleasedAtOnce) {

@@ -15,21 +15,21 @@
 namespace kvsidecar {
 namespace {
 
-constexpr uint32_t kSpanInChunk = 3;
+constexpr SpanPlace kPlace{kTestSpanBytes, 3, 0x5eed};
 const SlotShape kShape{4096, 256};
 
 class SpanTableTest : public testing::Test {
  protected:
   SpanTableTest() : memory_(2 * kTestSpanBytes), layout_(layout_run(kShape, kTestSpanBytes, 1)) {
-    writer_.format(at(), kTestSpanBytes, kSpanInChunk, kShape, layout_, false);
+    writer_.format(at(), kPlace, kShape, layout_, false);
   }
   std::byte* at() { return memory_.span().data(); }
-  auto decode() { return decode_span_table(memory_.span(), kTestSpanBytes, kSpanInChunk); }
+  auto decode() { return decode_span_table(memory_.span(), kPlace); }
   SlotEntry entry(uint32_t slot) { return decode_entry(memory_.span(), **decode(), slot); }
   // Writes header word i and makes the check right again.
   void forge(size_t i, uint64_t word) {
     std::memcpy(at() + i * 8, &word, 8);
-    const uint64_t check = XXH3_64bits(at(), 56);
+    const uint64_t check = XXH3_64bits_withSeed(at(), 56, kPlace.nonce);
     std::memcpy(at() + 56, &check, 8);
   }
 
@@ -49,7 +49,7 @@ TEST_F(SpanTableTest, AFormattedSpanHasOnlyFreeSlots) {
 }
 
 TEST_F(SpanTableTest, AClearedHeaderIsAnEmptySpan) {
-  writer_.clear_header(at());
+  writer_.clear_header(at(), kPlace);
   ASSERT_TRUE(decode().ok());
   EXPECT_FALSE(decode()->has_value());
 }
@@ -63,16 +63,40 @@ TEST_F(SpanTableTest, AnyChangedHeaderByteIsFound) {
 }
 
 TEST_F(SpanTableTest, ATableOfAnotherPlaceIsFound) {
-  EXPECT_FALSE(decode_span_table(memory_.span(), kTestSpanBytes, kSpanInChunk + 1).ok());
-  EXPECT_FALSE(decode_span_table(memory_.span(), 2 * kTestSpanBytes, kSpanInChunk).ok());
-  EXPECT_FALSE(decode_span_table(memory_.span().first(1000), kTestSpanBytes, kSpanInChunk).ok());
+  SpanPlace next = kPlace, longer = kPlace, other_chunk = kPlace;
+  ++next.span_in_chunk;
+  longer.span_bytes *= 2;
+  ++other_chunk.nonce;
+  for (const bool formatted : {true, false}) {
+    if (!formatted) writer_.clear_header(at(), kPlace);
+    EXPECT_FALSE(decode_span_table(memory_.span(), next).ok());
+    EXPECT_FALSE(decode_span_table(memory_.span(), other_chunk).ok());
+    EXPECT_FALSE(decode_span_table(memory_.span().first(1000), kPlace).ok());
+    EXPECT_EQ(decode_span_table(memory_.span(), longer).ok(), !formatted);
+  }
+}
+
+TEST_F(SpanTableTest, ZerosAreNoEmptySpan) {
+  std::memset(at(), 0, kSpanHeaderBytes);
+  EXPECT_EQ(decode().status().code(), Code::kCorrupt);
+}
+
+TEST_F(SpanTableTest, ALabelHoldsItsNonceAndEveryChangedByteIsFound) {
+  writer_.label(at(), 77);
+  EXPECT_EQ(decode_label(memory_.span()), 77u);
+  for (size_t i = 128; i < 152; ++i) {
+    at()[i] ^= std::byte{0x10};
+    EXPECT_FALSE(decode_label(memory_.span()).has_value()) << "byte " << i;
+    at()[i] ^= std::byte{0x10};
+  }
+  EXPECT_TRUE(decode().ok()) << "the header beside it is as it was";
 }
 
 TEST_F(SpanTableTest, SizesThatLieAreRefusedThoughTheCheckIsRight) {
-  const uint64_t version_and_entry = 1 | uint64_t{256} << 32, run = 1 | uint64_t{15} << 32;
+  const uint64_t version_and_entry = 2 | uint64_t{256} << 32, run = 1 | uint64_t{15} << 32;
   forge(1, version_and_entry);
   EXPECT_TRUE(decode().ok()) << "the method itself";
-  for (const uint64_t word : {version_and_entry + 1, uint64_t{1}, 1 | uint64_t{0x80000000} << 32}) {
+  for (const uint64_t word : {version_and_entry + 1, uint64_t{2}, 2 | uint64_t{0x80000000} << 32}) {
     forge(1, word);
     EXPECT_FALSE(decode().ok());
   }
