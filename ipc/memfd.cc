@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
+#include <thread>
 
 #include "ipc/os.h"
 
@@ -51,6 +53,28 @@ Result<UniqueFd> make_sealed_memfd(const char* name, uint64_t bytes) {
   if (!fd) return fd;
   if (Status sealed = seal(fd->get(), false); !sealed.ok()) return sealed;
   return fd;
+}
+
+// Only files in memory know seals, and the question stays inside the kernel.
+bool is_memory_file(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
+
+void discard_fd(UniqueFd fd) {
+  if (!fd || is_memory_file(fd.get())) return;
+  static std::atomic<uint32_t> waiting{0};
+  constexpr uint32_t kWaitingMax = 16;
+  const int number = fd.release();
+  if (waiting.fetch_add(1, std::memory_order_relaxed) < kWaitingMax) {
+    try {
+      std::thread([number] {
+        ::close(number);
+        waiting.fetch_sub(1, std::memory_order_relaxed);
+      }).detach();
+      return;
+    } catch (const std::system_error&) {
+      // No thread is to be had: better a descriptor less than a daemon that waits.
+    }
+  }
+  waiting.fetch_sub(1, std::memory_order_relaxed);
 }
 
 Result<FileFacts> file_facts(int fd) {

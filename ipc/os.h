@@ -67,7 +67,14 @@ struct FileFacts {
 };  // seals -1 = not sealable
 Result<FileFacts> file_facts(int fd);
 
-// One SOCK_SEQPACKET message with fds. receive: closes everything and fails on truncation or more
+// True when the fd is memory: a memfd, or a file of tmpfs or hugetlbfs. Never waits for anybody.
+bool is_memory_file(int fd);
+// Closes an fd that a peer chose. The close of a file whose file system is a process or another
+// machine waits for that one, for ever if it wants: so what isn't memory is closed by a thread of
+// its own; beyond a few that wait at once, it is left open.
+void discard_fd(UniqueFd fd);
+
+// One SOCK_SEQPACKET message with fds. receive: discards everything and fails on truncation or more
 // fds than asked.
 Status send_message(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
 // Bytes received; 0 = the peer hung up; kBusy when nothing is there (non-blocking sockets).

@@ -105,12 +105,11 @@ Result<size_t> receive_message(int socket, std::span<std::byte> buffer, std::vec
         invalid("the message carries " + std::to_string(fds.size()) + " fds or more, at most " +
                 std::to_string(fds_max) + " may come here; send fewer");
   }
-  if (!refused.ok()) {
-    fds.clear();
-    return refused;
-  }
-  if (got == 0) fds.clear();
-  return static_cast<size_t>(got);
+  if (refused.ok() && got != 0) return static_cast<size_t>(got);
+  for (UniqueFd& fd : fds) discard_fd(std::move(fd));
+  fds.clear();
+  if (!refused.ok()) return refused;
+  return size_t{0};
 }
 
 Result<PeerIdentity> peer_identity(int socket) {

@@ -218,10 +218,14 @@ void Conductor::open_session(uint64_t number, OpenedSession&& opened) {
 
 bool Conductor::offer_fd(uint64_t number, uint64_t token, UniqueFd fd) {
   const auto found = world_->sessions.find(number);
-  if (found == world_->sessions.end() || found->second->ended) return false;
-  Session& session = *found->second;
-  if (session.pending_fds.size() >= kPendingFdsMax || session.pending_fds.count(token) != 0)
+  const bool open = found != world_->sessions.end() && !found->second->ended;
+  if (!open || !fd_fits(*found->second, token)) {
+    discard_fd(std::move(fd));
     return false;
+  }
+  Session& session = *found->second;
+  // One that can't be used stays under its token as none, for the registration to say so.
+  if (!world_->parts.device->takes(fd.get())) discard_fd(std::move(fd));
   session.pending_fds[token] = std::move(fd);
   fd_arrived(*world_, session, token);
   return true;

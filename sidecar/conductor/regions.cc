@@ -15,6 +15,14 @@ struct Import {
   Status status;
 };
 
+// The last close of much memory takes long: on the reaper.
+void close_pending(World& world, Session& session, uint64_t token) {
+  const auto found = session.pending_fds.find(token);
+  auto fd = std::make_shared<UniqueFd>(std::move(found->second));
+  session.pending_fds.erase(found);
+  if (*fd) world.send(make_errand([fd] { fd->reset(); }, nullptr));
+}
+
 void import_region(Device& device, Import& import, const RegisterRegionRequest& request,
                    uint64_t reply) {
   Result<std::unique_ptr<Region>> region = device.import(std::move(import.memory));
@@ -30,18 +38,16 @@ void import_region(Device& device, Import& import, const RegisterRegionRequest& 
 void finish_import(World& world, const OpRef& op, Import& import, uint64_t bytes, uint64_t reply) {
   Session& session = *op->session;
   --session.importing;
-  // A session that ended meanwhile took only its registered regions off its account.
-  if (!import.status.ok() || session.ended) {
+  if (!import.status.ok()) {
     session.region_bytes -= bytes;
     world.accounts[session.permissions.entry].region_bytes -= bytes;
-  }
-  if (!import.status.ok()) {
     return answer(world, *op, import.status.code(), 0, 0, text_bytes(import.status.text()));
   }
   auto slot = std::make_shared<RegionSlot>();
   slot->region = std::move(import.region);
   slot->handle = world.new_handle();
   slot->world = &world;
+  slot->account = session.permissions.entry;
   if (!session.ended) session.regions[slot->handle] = slot;
   answer(world, *op, Code::kOk, slot->handle, reply, {});
 }
@@ -154,6 +160,7 @@ Status resolve_runs(World& world, Session& session, const RunItem& runs, const I
 RegionSlot::~RegionSlot() {
   if (region == nullptr || world == nullptr) return;
   World& owner = *world;
+  owner.accounts[account].region_bytes -= region->bytes();
   auto closing = std::make_shared<std::unique_ptr<Region>>(std::move(region));
   Device* device = owner.parts.device;
   owner.send_to_device(make_errand([device, closing] { device->close(std::move(*closing)); },
@@ -169,9 +176,14 @@ void start_register_region(World& world, const OpRef& op, const RegisterRegionRe
     if (!status.ok()) answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
     return;
   }
-  const Status status = admit_region(world, session, request);
+  Status status = admit_region(world, session, request);
+  if (status.ok() && !session.pending_fds[request.token])
+    status = invalid("region fd under token " + std::to_string(request.token) +
+                     " is no memory that the " + world.parts.device->name() +
+                     " device takes; pass a memfd or a file of tmpfs or hugetlbfs, or use "
+                     "register_staged");
   if (!status.ok()) {
-    session.pending_fds.erase(request.token);
+    close_pending(world, session, request.token);
     return answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
   }
   const auto fd = session.pending_fds.find(request.token);
@@ -192,12 +204,21 @@ void start_register_region(World& world, const OpRef& op, const RegisterRegionRe
                                    }));
 }
 
+bool fd_fits(const Session& session, uint64_t token) {
+  return session.pending_fds.size() < kPendingFdsMax && session.pending_fds.count(token) == 0;
+}
+
 void fd_arrived(World& world, Session& session, uint64_t token) {
   const auto found = session.awaited_fds.find(token);
   if (found == session.awaited_fds.end()) return;
   const AwaitedFd awaited = std::move(found->second);
   session.awaited_fds.erase(found);
   start_register_region(world, awaited.op, awaited.request);
+}
+
+void close_pending_fds(World& world, Session& session) {
+  while (!session.pending_fds.empty())
+    close_pending(world, session, session.pending_fds.begin()->first);
 }
 
 void fd_missed(World& world, const OpRef& op) {
@@ -249,9 +270,7 @@ void start_unregister(World& world, const OpRef& op, Handle handle) {
     for (const auto& used : it->second->regions) uses |= used == region;
     it = uses ? session.layouts.erase(it) : std::next(it);
   }
-  const uint64_t bytes = region->region->bytes();
-  session.region_bytes -= bytes;
-  world.accounts[session.permissions.entry].region_bytes -= bytes;
+  session.region_bytes -= region->region->bytes();
 }
 
 Status resolve_items(World& world, Session& session, const Items& items, uint64_t part_bytes,

@@ -7,6 +7,8 @@
 namespace kvsidecar {
 
 void start_register_region(World& world, const OpRef& op, const RegisterRegionRequest& request);
+bool fd_fits(const Session& session, uint64_t token);  // else too many wait, or one under it
+void close_pending_fds(World& world, Session& session);
 void fd_arrived(World& world, Session& session, uint64_t token);  // it lies in pending_fds
 // Answers a registration whose fd did not come before its deadline or its session's end; harmless
 // on others.

@@ -13,11 +13,13 @@
 namespace kvsidecar {
 
 // An imported region. When the last layout or operation lets go, it is closed on the device's
-// reaper and then an unregister that waits for it is answered.
+// reaper and then an unregister that waits for it is answered. Until then its bytes count in the
+// account; a later import is behind the close in the same queue.
 struct RegionSlot {
   std::unique_ptr<Region> region;
   uint64_t handle = 0;
   struct World* world = nullptr;
+  uint32_t account = 0;
   OpRef unregister;
   ~RegionSlot();
 };

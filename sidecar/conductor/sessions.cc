@@ -92,11 +92,9 @@ void end_session(World& world, Session& session, const char* why, bool hostile) 
   leave_group(world, session);
   drop_operations(world, session);
   session.lookup.reset();
-  session.pending_fds.clear();
+  close_pending_fds(world, session);
   session.attachments.clear();
   session.layouts.clear();
-  for (const auto& [handle, region] : session.regions)
-    world.accounts[session.permissions.entry].region_bytes -= region->region->bytes();
   session.regions.clear();  // close when the last copy lets go
   --world.accounts[session.permissions.entry].sessions;
   world.any_session_ended = true;

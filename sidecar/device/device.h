@@ -4,7 +4,7 @@
 // with an offset; pieces of one batch run in any order; nothing is used after close; an exporter's
 // death keeps its memory until close; any operation may fail, late or for good.
 //
-// Threads: import, echo, close block and run on a reaper. A CopyQueue belongs to one copy worker.
+// Threads: takes is the conductor's; import, echo, close block and run on a reaper. A CopyQueue belongs to one copy worker.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -70,6 +70,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const char* name() const = 0;
+  // False: import() would refuse such an fd, and might not come back from it. Never waits.
+  virtual bool takes(int fd) const = 0;
   virtual Result<std::unique_ptr<Region>> import(MemoryHandle handle) = 0;
   // Reads 8 bytes at offset; when they are `expected` writes `answer` there, else kStaleMapping.
   virtual Status echo(Region& region, uint64_t offset, uint64_t expected, uint64_t answer) = 0;

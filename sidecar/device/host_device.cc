@@ -34,6 +34,10 @@ Status check_fields(const MemoryHandle& handle) {
 }
 
 Status check_file(const MemoryHandle& handle) {
+  if (!is_memory_file(handle.fd.get()))
+    return invalid(
+        "region fd is no file in memory; pass a memfd or a file of tmpfs or hugetlbfs, or use "
+        "register_staged");
   const Result<FileFacts> facts = file_facts(handle.fd.get());
   if (!facts)
     return invalid("region fd: " + facts.status().text());

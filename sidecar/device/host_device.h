@@ -24,6 +24,9 @@ class HostDevice final : public Device {
   ~HostDevice() override;
 
   const char* name() const override { return "host"; }
+  // Files in memory only: a page fault of another waits for its file system, which may be a process
+  // or another machine.
+  bool takes(int fd) const override { return is_memory_file(fd); }
   // kInvalid (a sentence: field, value, remedy) when the handle isn't a file of that size with all
   // its blocks allocated, or can't be mapped. Each import is a mapping of its own.
   Result<std::unique_ptr<Region>> import(MemoryHandle handle) override;

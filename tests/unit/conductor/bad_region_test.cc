@@ -66,6 +66,19 @@ TEST_F(BadRegion, APipe) {
   expect(offer(std::move(reader)), Code::kInvalid, {"region fd"});
 }
 
+// Its pages come from whoever serves its file system, who may never answer.
+TEST_F(BadRegion, AFileThatIsNoMemoryIsRefusedBeforeAnythingTouchesIt) {
+  UniqueFd fd(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(fd);
+  ASSERT_TRUE(node->conductor().offer_fd(a_->session(), ++token_, std::move(fd)));
+  const uint64_t request = a_->send(RecordType::kRegisterRegion,
+                                    RegisterRegionRequest{token_, 0, kBytes, 0, 0, 0});
+  node->conductor().step();  // no reaper turns
+  ASSERT_TRUE(a_->answer(request).has_value());
+  expect(*a_->answer(request), Code::kInvalid,
+         {"region fd", "token", "memfd", "tmpfs", "register_staged"});
+}
+
 TEST_F(BadRegion, AnOffsetThatOverflows) {
   expect(offer(memory(kBytes), kBytes, 0, UINT64_MAX - 4096), Code::kInvalid,
          {"offset is " + std::to_string(UINT64_MAX - 4096), "2^63"});
@@ -141,6 +154,23 @@ TEST_F(BadRegion, ASessionThatDiesDuringItsImportGivesItsQuotaBack) {
   }
   auto next = engine(fields_of(kPage), {}, allowed);
   EXPECT_EQ(put(*next, 8), Code::kOk);
+}
+
+TEST_F(BadRegion, ItsQuotaIsHeldWhileACopyUsesIt) {
+  Permissions allowed = everything();
+  allowed.entry = 3;
+  allowed.region_bytes_max = 6ull << 20;
+  auto first = engine(fields_of(kPage), {}, allowed);
+  Engine second(*node, clock, 4ull << 20, allowed);
+  first->put({}, {1}, first->layout, {0});
+  node->conductor().step();  // the copy is with its worker
+  first->die();
+  uint64_t request = second.register_region();
+  node->conductor().step();
+  ASSERT_TRUE(second.answer(request).has_value());
+  expect(*second.answer(request), Code::kOverQuota, {"region_bytes_max"});
+  ASSERT_TRUE(node->settle());
+  EXPECT_EQ(second.wait(second.register_region()).status(), Code::kOk);
 }
 
 }  // namespace

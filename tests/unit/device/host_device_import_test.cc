@@ -78,7 +78,7 @@ TEST(HostImport, APipeIsRefused) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   UniqueFd writer(ends[1]);
-  expect_names(refusal({MemoryKind::kHostFd, UniqueFd(ends[0]), 4096, 0}), "regular file");
+  expect_names(refusal({MemoryKind::kHostFd, UniqueFd(ends[0]), 4096, 0}), "memfd");
 }
 
 TEST(HostImport, AHugePageFileWithoutPagesIsRefused) {

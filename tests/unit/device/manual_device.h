@@ -26,6 +26,7 @@ class ManualDevice final : public Device {
     uint64_t bytes;
   };
   const char* name() const override { return "manual"; }
+  bool takes(int) const override { return true; }
   Result<std::unique_ptr<Region>> import(MemoryHandle handle) override {
     return std::unique_ptr<Region>(new ManualRegion(handle.bytes));
   }

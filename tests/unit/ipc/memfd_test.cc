@@ -94,5 +94,25 @@ TEST(FileFacts, AFileThatTakesNoSealsSaysSo) {
   EXPECT_FALSE(file_facts(-1).ok());
 }
 
+TEST(Memfd, MemoryIsToldFromEveryOtherFile) {
+  EXPECT_TRUE(is_memory_file(make_memfd("test", 4096)->get()));
+  EXPECT_TRUE(is_memory_file(make_sealed_memfd("test", 4096)->get()));
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  UniqueFd reader(ends[0]), writer(ends[1]);
+  const UniqueFd file(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
+  for (const int fd : {reader.get(), file.get(), -1}) EXPECT_FALSE(is_memory_file(fd));
+}
+
+TEST(Memfd, ADiscardedFdIsClosed) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  UniqueFd reader(ends[0]);
+  discard_fd(UniqueFd(ends[1]));
+  char byte;
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0) << "the last writer has gone";
+  discard_fd(UniqueFd());
+}
+
 }  // namespace
 }  // namespace kvsidecar
