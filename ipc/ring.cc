@@ -78,10 +78,9 @@ SubmissionProducer::SubmissionProducer(const SessionMemory& memory) : memory_(me
 
 bool SubmissionProducer::push(RecordHead head, Bytes payload) {
   KV_CHECK(payload.size() <= kRequestBytesMax);
-  const uint64_t consumed = memory_.info().consumed.load(std::memory_order_acquire);
-  if (consumed > position_) return false;
-  if (position_ - consumed >= memory_.geometry.submission_cells) return false;
-  std::byte* cell = submission_cell(memory_, position_);
+  const uint64_t consumed = position_.freed(memory_.info().consumed);
+  if (!position_.has_room(consumed, memory_.geometry.submission_cells)) return false;
+  std::byte* cell = submission_cell(memory_, position_.next());
   head.length = head.arena_offset = head.arena_length = 0;
   head.flags = 0;
   std::memset(head.reserved, 0, sizeof head.reserved);
@@ -92,39 +91,34 @@ bool SubmissionProducer::push(RecordHead head, Bytes payload) {
     uint32_t block = 0;
     while (block < memory_.geometry.arena_blocks && arena_used_[block] > consumed) ++block;
     if (block == memory_.geometry.arena_blocks) return false;
-    arena_used_[block] = position_ + 1;
+    arena_used_[block] = position_.next() + 1;
     head.arena_offset = block * kArenaBlockBytes;
     head.arena_length = static_cast<uint32_t>(payload.size());
     target = memory_.submission + arena_start(memory_.geometry) + head.arena_offset;
   }
   if (!payload.empty()) std::memcpy(target, payload.data(), payload.size());
   std::memcpy(cell, &head, sizeof head);
-  ++position_;
+  position_.filled();
   return true;
 }
 
 bool SubmissionProducer::publish() {
-  if (position_ == published_) return false;
-  published_ = position_;
-  // Store, then load, both seq_cst: with the daemon's mirror image (daemon_sleeps = 1, then
-  // has_records) one of the two sides sees the other.
-  memory_.submission_head().published.store(position_, std::memory_order_seq_cst);
-  return memory_.info().daemon_sleeps.load(std::memory_order_seq_cst) != 0;
+  return publish_and_look(position_, memory_.submission_head().published,
+                          memory_.info().daemon_sleeps) != 0;
 }
 
 SubmissionConsumer::SubmissionConsumer(const SessionMemory& memory) : memory_(memory) {}
 
 Result<int> SubmissionConsumer::pop(RecordHead& head, std::byte* payload, uint32_t& length) {
-  const uint64_t published = memory_.submission_head().published.load(std::memory_order_acquire);
-  const uint64_t waiting = published - position_;
-  if (waiting == 0) return 0;
-  if (published < position_ || waiting > memory_.geometry.submission_cells) {
+  const uint64_t published = position_.look(memory_.submission_head().published);
+  if (published == position_.next()) return 0;
+  if (!position_.possible(published, memory_.geometry.submission_cells)) {
     return invalid("submission ring: published is " + std::to_string(published) +
-                   " where the daemon has consumed " + std::to_string(position_) +
+                   " where the daemon has consumed " + std::to_string(position_.next()) +
                    " of a ring of " + std::to_string(memory_.geometry.submission_cells) +
                    " cells; publish only records that lie in the ring");
   }
-  const std::byte* cell = submission_cell(memory_, position_);
+  const std::byte* cell = submission_cell(memory_, position_.next());
   copy_out(&head, cell, sizeof head);
   const size_t arena_bytes = size_t{memory_.geometry.arena_blocks} * kArenaBlockBytes;
   if (Status checked = check_head(head, arena_bytes); !checked.ok()) return checked;
@@ -135,30 +129,27 @@ Result<int> SubmissionConsumer::pop(RecordHead& head, std::byte* payload, uint32
     length = head.arena_length;
   }
   copy_out(payload, source, length);
-  ++position_;
+  position_.taken();
   return 1;
 }
 
 bool SubmissionConsumer::has_records() const {
-  return memory_.submission_head().published.load(std::memory_order_seq_cst) != position_;
+  return position_.look_again(memory_.submission_head().published) != position_.next();
 }
 
-void SubmissionConsumer::publish_consumed() {
-  memory_.info().consumed.store(position_, std::memory_order_release);
-}
+void SubmissionConsumer::publish_consumed() { position_.free_taken(memory_.info().consumed); }
 
 CompletionProducer::CompletionProducer(const SessionMemory& memory) : memory_(memory) {}
 
 Result<bool> CompletionProducer::reserve(uint32_t cells) {
-  const uint64_t consumed = memory_.cell_page().consumed.load(std::memory_order_acquire);
-  const uint64_t unread = published_ - consumed;
-  if (consumed > published_ || unread > memory_.geometry.completion_cells) {
+  const uint64_t consumed = position_.freed(memory_.cell_page().consumed);
+  if (!position_.possible(consumed, memory_.geometry.completion_cells)) {
     return invalid("completion ring: consumed is " + std::to_string(consumed) + " where " +
-                   std::to_string(published_) + " cells were published in a ring of " +
+                   std::to_string(position_.published()) + " cells were published in a ring of " +
                    std::to_string(memory_.geometry.completion_cells) +
                    "; count only cells that were read");
   }
-  const uint64_t taken = unread + (position_ - published_) + reserved_;
+  const uint64_t taken = position_.in_use(consumed) + reserved_;
   if (taken + cells > memory_.geometry.completion_cells) return false;
   reserved_ += cells;
   return true;
@@ -167,13 +158,13 @@ Result<bool> CompletionProducer::reserve(uint32_t cells) {
 void CompletionProducer::push(const CompletionHead& head, Bytes payload) {
   KV_CHECK(reserved_ > 0);
   KV_CHECK(payload.size() <= kCompletionPayloadMax);
-  std::byte* cell = completion_cell(memory_, position_);
+  std::byte* cell = completion_cell(memory_, position_.next());
   CompletionHead out = head;
   out.length = static_cast<uint32_t>(payload.size());
   std::memcpy(cell, &out, sizeof out);
   if (!payload.empty()) std::memcpy(cell + sizeof out, payload.data(), payload.size());
   --reserved_;
-  ++position_;
+  position_.filled();
 }
 
 void CompletionProducer::unreserve(uint32_t cells) {
@@ -182,21 +173,19 @@ void CompletionProducer::unreserve(uint32_t cells) {
 }
 
 uint32_t CompletionProducer::publish() {
-  if (position_ == published_) return 0;
-  published_ = position_;
   InfoPage& info = memory_.info();
-  info.published.store(position_, std::memory_order_seq_cst);
-  info.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  return memory_.cell_page().client_sleeps.load(std::memory_order_seq_cst) & 3;
+  return publish_ring_and_look(position_, info.published, info.doorbell,
+                               memory_.cell_page().client_sleeps) &
+         3;
 }
 
 CompletionConsumer::CompletionConsumer(const SessionMemory& memory) : memory_(memory) {}
 
 const CompletionHead* CompletionConsumer::peek(Bytes& payload) {
-  const uint64_t published = memory_.info().published.load(std::memory_order_seq_cst);
-  const uint64_t waiting = published - position_;
-  if (waiting == 0 || waiting > memory_.geometry.completion_cells) return nullptr;
-  const std::byte* cell = completion_cell(memory_, position_);
+  const uint64_t published = position_.look_again(memory_.info().published);
+  if (published == position_.next()) return nullptr;
+  if (!position_.possible(published, memory_.geometry.completion_cells)) return nullptr;
+  const std::byte* cell = completion_cell(memory_, position_.next());
   const auto* head = reinterpret_cast<const CompletionHead*>(cell);
   const uint32_t length =
       head->length < kCompletionPayloadMax ? head->length : kCompletionPayloadMax;
@@ -205,7 +194,8 @@ const CompletionHead* CompletionConsumer::peek(Bytes& payload) {
 }
 
 void CompletionConsumer::consume() {
-  memory_.cell_page().consumed.store(++position_, std::memory_order_release);
+  position_.taken();
+  position_.free_taken(memory_.cell_page().consumed);
 }
 
 }  // namespace kvsidecar

@@ -8,6 +8,7 @@
 #include "ipc/layout.h"
 #include "ipc/requests.h"
 #include "ipc/result.h"
+#include "ipc/ring_position.h"
 
 namespace kvsidecar {
 
@@ -37,7 +38,7 @@ class SubmissionProducer {
 
  private:
   SessionMemory memory_;
-  uint64_t position_ = 0, published_ = 0;
+  WriterPosition position_;
   uint64_t arena_used_[64] = {};  // position after which each block is free again, 0 = free
 };
 
@@ -53,7 +54,7 @@ class SubmissionConsumer {
 
  private:
   SessionMemory memory_;
-  uint64_t position_ = 0;
+  ReaderPosition position_;
 };
 
 // Daemon: publishes answers. Space is reserved at admission, so push can't fail.
@@ -72,7 +73,7 @@ class CompletionProducer {
 
  private:
   SessionMemory memory_;
-  uint64_t position_ = 0, published_ = 0;
+  WriterPosition position_;
   uint32_t reserved_ = 0;
 };
 
@@ -87,7 +88,7 @@ class CompletionConsumer {
 
  private:
   SessionMemory memory_;
-  uint64_t position_ = 0;
+  ReaderPosition position_;
 };
 
 }  // namespace kvsidecar

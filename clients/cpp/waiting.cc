@@ -54,15 +54,14 @@ void Client::sleep(Lock& lock, uint64_t until_ns) {
   InfoPage& info = link->memory.info();
   const uint32_t seen = info.doorbell.load(std::memory_order_seq_cst);
   ++sleepers_;
-  link->memory.cell_page().client_sleeps.fetch_or(1, std::memory_order_seq_cst);
+  raise_sleep_flag(link->memory.cell_page().client_sleeps, 1);
   Bytes payload;
   if (link->consumer.peek(payload) == nullptr) {
     lock.unlock();
     futex_wait(info.doorbell, seen, nap_ns);
     lock.lock();
   }
-  if (--sleepers_ == 0)
-    link->memory.cell_page().client_sleeps.fetch_and(~1u, std::memory_order_seq_cst);
+  if (--sleepers_ == 0) lower_sleep_flag(link->memory.cell_page().client_sleeps, 1);
 }
 
 // True when all have finished. The lock is let go while spinning and sleeping.
