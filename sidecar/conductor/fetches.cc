@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/conductor/fetches.h"
 
+#include <algorithm>
+
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/gets.h"
 #include "sidecar/conductor/namespaces.h"
@@ -99,6 +101,26 @@ bool is_outdated(const PageEntry& page, const Fetch& fetch) {
   return fetch.from_store && page.digest != fetch.digest;
 }
 
+// False: every hash worker's queue is full.
+bool submit_check(World& world, EntryId entry) {
+  const Fetch& fetch = *world.fetches.at(entry);
+  const PageEntry& page = world.index[entry];
+  HashCommand command;
+  command.token = world.new_token();
+  command.page = world.parts.pool->bytes(fetch.slot);
+  command.parts = namespace_of(world, page)->fields.parts;
+  command.hash = page.hash;
+  command.expected = fetch.record->part_digests;
+  const uint64_t token = command.token;
+  const auto& workers = world.parts.hash_workers;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (!workers[(token + i) % workers.size()]->submit(std::move(command))) continue;
+    world.checks[token] = entry;
+    return true;
+  }
+  return false;
+}
+
 void start_check(World& world, EntryId entry) {
   Fetch& fetch = *world.fetches.at(entry);
   const PageEntry& page = world.index[entry];
@@ -111,19 +133,33 @@ void start_check(World& world, EntryId entry) {
       record.part_digests.size() != space.fields.parts.size() ||
       page_digest(record.part_digests) != record.digest)
     return corrupt(world, entry);
-  HashCommand command;
-  command.token = world.new_token();
-  command.page = world.parts.pool->bytes(fetch.slot);
-  command.parts = space.fields.parts;
-  command.hash = page.hash;
-  command.expected = record.part_digests;
-  const uint64_t token = command.token;
-  HashWorker& worker = *world.parts.hash_workers[token % world.parts.hash_workers.size()];
-  if (!worker.submit(std::move(command))) {
+  if (!world.checks_waiting.empty() || !submit_check(world, entry)) {
     world.count.busy_hash_queue.add();
-    return fail(world, entry, Code::kBusy);
+    world.checks_waiting.push_back(entry);
   }
-  world.checks[token] = entry;
+}
+
+bool somebody_waits(const Fetch& fetch) {
+  return std::any_of(fetch.waiters.begin(), fetch.waiters.end(), [](const ItemRef& ref) {
+    return ref.item().state == ItemState::kFetching;
+  });
+}
+
+// Those that waited for room, in their order. Pages that nobody waits for any more are let go: a
+// later get checks them.
+void retry_checks(World& world) {
+  while (!world.checks_waiting.empty()) {
+    const EntryId entry = world.checks_waiting.front();
+    const Fetch& fetch = *world.fetches.at(entry);
+    if (!fetch.from_store && !fetch.waiters.empty() && !somebody_waits(fetch)) {
+      world.checks_waiting.pop_front();
+      fail(world, entry, Code::kTimeout);
+    } else if (submit_check(world, entry)) {
+      world.checks_waiting.pop_front();
+    } else {
+      return;
+    }
+  }
 }
 
 // The page moves into the host pool with the record that came with it.
@@ -184,7 +220,9 @@ void read_done(World& world, StoreDone&& done) {
   fail(world, entry, done.status);
 }
 
-void check_done(World& world, HashDone&& done) {
+namespace {
+
+void finish_check(World& world, HashDone&& done) {
   const auto found = world.checks.find(done.token);
   KV_CHECK(found != world.checks.end());
   const EntryId entry = found->second;
@@ -203,6 +241,13 @@ void check_done(World& world, HashDone&& done) {
   }
   page.flags = static_cast<uint16_t>((page.flags & ~kUnverified) | kChecked);
   succeed(world, entry);
+}
+
+}  // namespace
+
+void check_done(World& world, HashDone&& done) {
+  finish_check(world, std::move(done));
+  retry_checks(world);
 }
 
 }  // namespace kvsidecar

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/conductor/inbox.h"
 
+#include <algorithm>
+
 #include "ipc/codec.h"
 #include "sidecar/conductor/admin.h"
 #include "sidecar/conductor/answers.h"
@@ -88,18 +90,41 @@ void serve_cancel(World& world, Session& session, const RecordHead& head,
   answer(world, *op, Code::kOk, 0, dropped, {});
 }
 
+void refuse_lookup(World& world, Session& session, const RecordHead& head, const Status& status) {
+  session.dropped_lookup = head.request;
+  refuse(world, session, head, world.now_ns, status);
+}
+
 void serve_lookup(World& world, Session& session, const RecordHead& head,
                   Result<LookupRequest> request) {
+  const bool begins = request.ok() && request->offset == 0;
+  if (!session.lookup.has_value() && !begins && head.request == session.dropped_lookup)
+    return session.out.unreserve(1);
   if (!request.ok()) {
-    if (!session.lookup.has_value())
-      return refuse(world, session, head, world.now_ns, request.status());
+    if (!session.lookup.has_value()) return refuse_lookup(world, session, head, request.status());
     return end_session(world, session, "a record of a lookup doesn't decode", true);
   }
   if (!take_lookup(world, session, head, *request))
-    end_session(world, session, "records of a lookup out of order", true);
+    return end_session(world, session, "records of a lookup out of order", true);
+  if (session.lookup.has_value())
+    session.earliest_deadline_ns = std::min(session.earliest_deadline_ns, head.deadline_ns);
 }
 
 }  // namespace
+
+void expire_lookup(World& world, Session& session) {
+  if (!session.lookup.has_value() || session.lookup->deadline_ns > world.now_ns) return;
+  const LookupAssembly late = std::move(*session.lookup);
+  session.lookup.reset();
+  session.dropped_lookup = late.request;
+  RecordHead head{};
+  head.request = late.request;
+  head.type = static_cast<uint16_t>(RecordType::kLookup);
+  const Status status(Code::kTimeout, "lookup: " + std::to_string(late.keys.size() / late.key_bytes) +
+                                          " of its " + std::to_string(late.total) +
+                                          " keys came before its deadline");
+  refuse(world, session, head, late.received_ns, status, static_cast<uint32_t>(late.cells.size()));
+}
 
 void take_request(World& world, Session& session, const RecordHead& head, Bytes record) {
   const auto type = static_cast<RecordType>(head.type);
@@ -109,6 +134,10 @@ void take_request(World& world, Session& session, const RecordHead& head, Bytes 
   if (!status.ok()) {
     if (session.lookup.has_value())
       return end_session(world, session, "a lookup's head changed between its records", true);
+    if (type == RecordType::kLookup && head.request == session.dropped_lookup)
+      return session.out.unreserve(1);
+    if (type == RecordType::kLookup && session.ops.count(head.request) == 0)
+      return refuse_lookup(world, session, head, status);
     return refuse(world, session, head, world.now_ns, status);
   }
   switch (type) {

@@ -8,4 +8,7 @@ namespace kvsidecar {
 
 void take_request(World& world, Session& session, const RecordHead& head, Bytes record);
 
+// Answers a lookup whose last record didn't come before its deadline.
+void expire_lookup(World& world, Session& session);
+
 }  // namespace kvsidecar

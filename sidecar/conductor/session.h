@@ -86,6 +86,7 @@ struct Session {
 
   std::unordered_map<uint64_t, OpRef> ops;  // by request number
   std::optional<LookupAssembly> lookup;
+  std::optional<uint64_t> dropped_lookup;  // answered already: its further records are passed over
   std::unordered_map<uint64_t, UniqueFd> pending_fds;
   // Register-region requests whose fd has not come yet: ring and socket keep no common order.
   std::unordered_map<uint64_t, AwaitedFd> awaited_fds;

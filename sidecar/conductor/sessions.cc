@@ -13,33 +13,42 @@
 namespace kvsidecar {
 namespace {
 
-constexpr int kRecordsPerTurn = 16;
+// What a session may take in one turn, in bytes of requests: sixteen small ones or one large one, so
+// that nobody waits for more than one large request of each other session.
+constexpr uint64_t kTurnBytes = 32 * 1024, kRecordBytesMin = 2 * 1024;
 
-// One record at most. True when one was taken.
-bool take_record(World& world, Session& session) {
+// By type where the length doesn't say it: these walk all namespaces or sessions.
+uint64_t cost_of(const RecordHead& head, uint32_t length) {
+  const auto type = static_cast<RecordType>(head.type);
+  if (type == RecordType::kStat || type == RecordType::kWhy) return kTurnBytes;
+  return std::max<uint64_t>(length, kRecordBytesMin);
+}
+
+// One record at most. Its cost; 0 when none was taken.
+uint64_t take_record(World& world, Session& session) {
   alignas(16) static thread_local std::byte payload[kRequestBytesMax];
   const Result<bool> credit = session.out.reserve(1);
   if (!credit.ok()) {
     end_session(world, session, credit.status().text().c_str(), true);
-    return false;
+    return 0;
   }
   session.out_of_credit = !*credit;
-  if (session.out_of_credit) return false;
+  if (session.out_of_credit) return 0;
   RecordHead head;
   uint32_t length = 0;
   const Result<int> popped = session.in.pop(head, payload, length);
   if (!popped.ok()) {
     session.out.unreserve(1);
     end_session(world, session, popped.status().text().c_str(), true);
-    return false;
+    return 0;
   }
   if (*popped == 0) {
     session.out.unreserve(1);
-    return false;
+    return 0;
   }
   world.count.requests.add();
   take_request(world, session, head, Bytes(payload, length));
-  return true;
+  return cost_of(head, length);
 }
 
 // Nothing that isn't with a worker goes on; what is comes back by itself.
@@ -67,8 +76,12 @@ bool take_records(World& world) {
   const std::vector<Session*>& order = world.turn_order;
   for (size_t i = 0; i < order.size(); ++i) {
     Session* session = order[(world.turn + i) % order.size()];
-    int taken = 0;
-    while (!session->ended && taken < kRecordsPerTurn && take_record(world, *session)) ++taken;
+    uint64_t taken = 0;
+    while (!session->ended && taken < kTurnBytes) {
+      const uint64_t cost = take_record(world, *session);
+      if (cost == 0) break;
+      taken += cost;
+    }
     if (taken > 0 && !session->ended) session->in.publish_consumed();
     any |= taken > 0;
   }

@@ -6,6 +6,7 @@
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/attach.h"
 #include "sidecar/conductor/gets.h"
+#include "sidecar/conductor/inbox.h"
 #include "sidecar/conductor/leases.h"
 #include "sidecar/conductor/puts.h"
 #include "sidecar/conductor/regions.h"
@@ -202,7 +203,9 @@ void expire_operations(World& world) {
   for (Session* session : world.turn_order) {
     if (session->earliest_deadline_ns > world.now_ns) continue;
     std::vector<OpRef> late;
-    session->earliest_deadline_ns = UINT64_MAX;
+    expire_lookup(world, *session);
+    session->earliest_deadline_ns =
+        session->lookup.has_value() ? session->lookup->deadline_ns : UINT64_MAX;
     for (const auto& [request, op] : session->ops) {
       if (op->deadline_ns <= world.now_ns)
         late.push_back(op);

@@ -71,6 +71,7 @@ struct World {
   std::unordered_map<uint64_t, std::unique_ptr<CopyBatch>> copies;  // by token
   std::vector<uint64_t> worker_bytes;            // outstanding at each copy worker
   std::unordered_map<uint64_t, EntryId> checks;  // token -> fetch whose bytes a hash worker has
+  std::deque<EntryId> checks_waiting;            // fetches that every hash worker was too full for
   struct Write {
     EntryId entry;
     bool durable;

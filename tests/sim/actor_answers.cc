@@ -146,6 +146,8 @@ void Actor::lookup_answered(Pending& pending, const Answer& answer) {
   if (answer.status() != Code::kOk) {
     const bool expected =
         answer.status() == Code::kStaleNamespace ||
+        // Its second record came after its deadline.
+        (answer.status() == Code::kTimeout && pending.keys.size() > 1) ||
         (pending.ticket != 0 &&
          (answer.status() == Code::kExpired ||
           // The other rank asked before somebody cleared: its request was another one.
