@@ -31,8 +31,7 @@ bool is_quiet(World& world, size_t running) {
 }
 
 void start(World& world, EntryId entry) {
-  EntryId* const free =
-      std::find(world.scrub.running.begin(), world.scrub.running.end(), kNoEntry);
+  EntryId* const free = std::find(world.scrub.running.begin(), world.scrub.running.end(), kNoEntry);
   KV_CHECK(free != world.scrub.running.end());
   *free = entry;
   world.count.pages_scrubbed.add();

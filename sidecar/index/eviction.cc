@@ -154,7 +154,7 @@ uint32_t Eviction::victim(MayEvict may_evict) {
     }
   }
   // All the leaves asked are leased or in flight: any slot will do.
-  const uint32_t slots = static_cast<uint32_t>(slots_.size());
+  const uint32_t slots = slots_.size();
   for (uint32_t i = 0; i < std::min(slots, kSweepMax) && offers < kOffersMax; ++i) {
     sweep_hand_ = sweep_hand_ + 1 < slots ? sweep_hand_ + 1 : 0;
     if (slots_[sweep_hand_].page_class == kFree) continue;
@@ -176,8 +176,7 @@ uint64_t Eviction::coldness(uint64_t request_now) const {
 }
 
 size_t Eviction::memory_bytes() const {
-  return sizeof(*this) + slots_.size() * sizeof(Slot) + ghosts_.memory_bytes() +
-         model_.memory_bytes();
+  return sizeof(*this) + slots_.memory_bytes() + ghosts_.memory_bytes() + model_.memory_bytes();
 }
 
 void Eviction::advance(uint64_t request) {

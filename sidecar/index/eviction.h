@@ -24,13 +24,13 @@
 // here: prompt length, depth, gaps between turns, the worth of the turns after the next.
 //
 // Cost: O(1) a call; victim() asks about at most kOffersMax slots. Memory: 28 bytes a slot, at most
-// 16 more for ghosts, and a fixed 220 KiB.
+// 16 more for ghosts, and a fixed 250 KiB.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "sidecar/index/block_array.h"
 #include "sidecar/index/eviction_access.h"
 #include "sidecar/index/eviction_ghosts.h"
 #include "sidecar/index/eviction_model.h"
@@ -45,7 +45,7 @@ class Eviction {
 
   explicit Eviction(uint32_t slots_max);
 
-  // Grows (never shrinks) the number of slots. Ghosts may be forgotten.
+  // Grows (never shrinks) the number of slots, at a cost in proportion to what is added.
   void resize(uint32_t slots_max);
 
   // A page came into this slot, which must be free here. If `missed` was called for the page, both
@@ -128,7 +128,7 @@ class Eviction {
   uint32_t first_rank(uint32_t from) const;
   void evict(uint32_t slot);
 
-  std::vector<Slot> slots_;
+  BlockArray<Slot> slots_;
   uint32_t resident_ = 0;
   uint64_t now_ = 0;
   uint64_t ranked_at_ = 0;       // now_ at the last rank_cells()

@@ -2,31 +2,58 @@
 #include "sidecar/index/eviction_ghosts.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace kvsidecar {
 
-void Ghosts::resize(uint32_t slots_max) {
-  const uint32_t sets = std::max<uint32_t>(1, slots_max / (kWays / kPerSlot));
-  if (sets < sets_ + sets_ / 2 + 1) return;
-  sets_ = sets;
-  entries_.assign(size_t{sets} * kWays, Entry{});
+Ghosts::Ghosts(uint32_t slots_max) {
+  static_assert(kSetsMin % kSetsPerBlock == 0 && kSetsMin == (1u << 9));
+  for (uint32_t i = 0; i < kSetsMin / kSetsPerBlock; ++i)
+    blocks_.push_back(std::make_unique<Set[]>(kSetsPerBlock));
+  resize(slots_max);
 }
 
-Ghosts::Entry* Ghosts::set_of(uint32_t tag) {
-  return &entries_[((uint64_t{tag} * sets_) >> 32) * kWays];
+void Ghosts::resize(uint32_t slots_max) {
+  const uint32_t sets = slots_max / (kWays / kPerSlot);
+  while (sets_ < sets) split();
+}
+
+// The next set in turn gives the half of its entries that belong to the new one.
+void Ghosts::split() {
+  if (sets_ == blocks_.size() * kSetsPerBlock)
+    blocks_.push_back(std::make_unique<Set[]>(kSetsPerBlock));
+  const uint32_t number = sets_ - level_sets_;
+  const auto bit = static_cast<uint32_t>(std::countr_zero(level_sets_)) - 9;  // of the held tag
+  Set& old = set_at(number);
+  Set& made = set_at(sets_);
+  Set kept{};
+  size_t kept_entries = 0, moved_entries = 0;
+  for (const Entry& entry : old) {
+    if (entry.uses == 0 && entry.tag == 0) continue;
+    if (((entry.tag >> bit) & 1) != 0)
+      made[moved_entries++] = entry;
+    else
+      kept[kept_entries++] = entry;
+  }
+  old = kept;
+  if (++sets_ == 2 * level_sets_) level_sets_ = sets_;
+}
+
+Ghosts::Set& Ghosts::set_of(uint32_t tag) {
+  const uint32_t spread = std::rotl(tag, 9);  // first the bits that an entry doesn't hold
+  const uint32_t number = spread & (2 * level_sets_ - 1);
+  return set_at(number < sets_ ? number : number - level_sets_);
 }
 
 Ghosts::Entry* Ghosts::find(uint32_t tag) {
-  Entry* set = set_of(tag);
-  for (uint32_t i = 0; i < kWays; ++i) {
-    if (set[i].tag == (tag & kTagMask)) return &set[i];
-  }
+  for (Entry& entry : set_of(tag))
+    if (entry.tag == (tag & kTagMask)) return &entry;
   return nullptr;
 }
 
 void Ghosts::add(uint32_t tag, uint8_t uses) {
-  Entry* set = set_of(tag);
-  std::copy_backward(set, set + kWays - 1, set + kWays);
+  Set& set = set_of(tag);
+  std::copy_backward(set.begin(), set.end() - 1, set.end());
   set[0] = Entry{tag & kTagMask, 0, uses};
 }
 

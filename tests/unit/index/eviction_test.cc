@@ -320,25 +320,6 @@ TEST(Eviction, RandomCallsKeepTheMirrorAndRepeatExactly) {
   for (uint32_t seed = 1; seed <= 5; ++seed) EXPECT_EQ(play(seed), play(seed));
 }
 
-TEST(Ghosts, AnEvictedPageKeepsItsUsesAndItsReturnIsOneMore) {
-  Ghosts ghosts(100);
-  ghosts.add(7, 3);
-  EXPECT_EQ(ghosts.miss(7), 4);
-  EXPECT_EQ(ghosts.miss(7), 4);  // asked for again before it was put
-  EXPECT_EQ(ghosts.take(7), 4);
-  EXPECT_EQ(ghosts.take(7), 0);
-  ghosts.add(8, 255);
-  EXPECT_EQ(ghosts.take(8), 255);
-}
-
-TEST(Ghosts, TheOldestAreForgotten) {
-  Ghosts ghosts(4);  // one set of sixteen
-  for (uint32_t tag = 1; tag <= 17; ++tag) ghosts.add(tag, 1);
-  EXPECT_EQ(ghosts.take(1), 0);
-  EXPECT_EQ(ghosts.take(2), 2);
-  EXPECT_EQ(ghosts.take(17), 2);
-}
-
 TEST(ReuseModel, BucketsCoverAllAgesInOrder) {
   for (uint32_t b = 0; b + 1 < ReuseModel::kBuckets; ++b) {
     EXPECT_EQ(ReuseModel::bucket_of(ReuseModel::bucket_floor(b)), b);
