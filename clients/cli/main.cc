@@ -123,6 +123,9 @@ void add_bench(CLI::App& app, Options& o, std::function<int()>& chosen) {
   bench.add_option("--rounds", o.bench.rounds, "measurements of each figure and of its floor")
       ->check(CLI::Range(3, 1001));
   bench.add_option("--pages", o.bench.pages_max, "most pages of the figures about growth");
+  bench.add_flag("--python{python3}", o.bench.python,
+                 "what rivals were measured at, from the C++ client and from the Python client by "
+                 "this interpreter");
   bench.add_flag("--list", o.bench.list, "name the figures, measure nothing");
 }
 

@@ -6,6 +6,7 @@ Method: the built program against a real kvsidecard that holds known pages.
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -139,3 +140,21 @@ def test_bench_prints_a_figure_in_the_agreed_form(run):
 def test_bench_names_its_figures(run):
     names = run("bench", "--list").splitlines()
     assert "get" in names and len(names) == len(set(names)) >= 14
+
+
+def test_bench_measures_the_python_client_beside_the_same_floor(run):
+    # O8-11: the Python client's own time for a batch of 512 is a figure of its own.
+    names = run("bench", "--list", "--python").splitlines()
+    assert "rivals' work from Python, client's own time" in names
+    for task in ("lookup", "get of one page"):
+        figures = json.loads(run(
+            "bench", "--json", "--python=" + sys.executable, "--only", task, "--rounds", "3",
+            "--daemon", built("kvsidecard")))
+        assert [figure["figure"] for figure in figures] == [
+            "rivals' work, " + task, "rivals' work from Python, " + task]
+        assert all(figure["value"] > 0 and figure["floor"] > 0 for figure in figures)
+
+
+def test_bench_says_why_an_interpreter_is_of_no_use(run):
+    assert "PYTHONPATH" in run("bench", "--python=/bin/false", "--only", "lookup", "--rounds", "3",
+                               "--daemon", built("kvsidecard"), expect=1)

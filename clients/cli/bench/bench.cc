@@ -31,11 +31,21 @@ const std::vector<Measurement>& measurements() {
       {{"idle daemon"}, measure_idle},
       {{"two clients at once", "two clients' shares"}, measure_two_clients},
       {{"start with stored pages"}, measure_start},
+      {{"rivals' work, put", "rivals' work, get", "rivals' work, put of one page",
+        "rivals' work, get of one page", "rivals' work, lookup", "rivals' work from Python, put",
+        "rivals' work from Python, get", "rivals' work from Python, put of one page",
+        "rivals' work from Python, get of one page", "rivals' work from Python, lookup",
+        "rivals' work from Python, client's own time"},
+       measure_rivals},
   };
   return kAll;
 }
 
+// With --python the rivals' work alone, from both clients; without it none from Python.
 bool is_wanted(const BenchOptions& options, const std::string& figure) {
+  const bool rivals = figure.rfind("rivals' work", 0) == 0;
+  const bool from_python = figure.find("from Python") != std::string::npos;
+  if (options.python.empty() ? from_python : !rivals) return false;
   return figure.find(options.only) != std::string::npos;
 }
 
@@ -52,6 +62,8 @@ int list_figures(const BenchOptions& options) {
 }
 
 }  // namespace
+
+bool Bench::wants(const std::string& figure) const { return is_wanted(options, figure); }
 
 int run_bench(const BenchOptions& options) {
   if (options.list) return list_figures(options);
@@ -80,7 +92,7 @@ int run_bench(const BenchOptions& options) {
       code = kExitFailed;
     }
   }
-  std::erase_if(bench.figures, [&](const Figure& f) { return !is_wanted(options, f.name); });
+  std::erase_if(bench.figures, [&](const Figure& f) { return !bench.wants(f.name); });
   if (options.json)
     std::printf("%s\n", figures_json(bench.figures).c_str());
   else

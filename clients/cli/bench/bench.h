@@ -12,6 +12,7 @@ namespace kvsidecar {
 struct BenchOptions {
   std::string daemon;      // --daemon; empty: beside this program, else in PATH
   std::string only;        // --only: figures with this in their name
+  std::string python;      // --python: the interpreter for the figures from Python; empty: none
   uint32_t rounds = 7;     // --rounds: of each figure and of its floor, interleaved
   uint64_t pages_max = 0;  // --pages: of the figures about growth; 0: what fits into /dev/shm
   bool json = false;       // --json

@@ -90,6 +90,8 @@ std::byte* BenchEngine::block(uint32_t number) {
   return memory_->bytes().data() + uint64_t{number} * shape_.page_bytes;
 }
 
+void BenchEngine::shuffle_blocks() { std::shuffle(numbers_.begin(), numbers_.end(), random_); }
+
 Result<double> BenchEngine::transfer(bool is_put, uint64_t number, uint32_t count) {
   const std::vector<std::byte> keys = bench_keys(number, count);
   const client::Transfer what{.ns = space_,

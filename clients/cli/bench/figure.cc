@@ -20,7 +20,7 @@ std::string number_text(double value) {
 
 std::string limit_text(double limit) {
   char text[48];
-  std::snprintf(text, sizeof text, "%g", limit);
+  std::snprintf(text, sizeof text, "%.3g", limit);
   return text;
 }
 

@@ -12,14 +12,7 @@ namespace {
 constexpr uint32_t kCells = 64;
 constexpr size_t kRecordBytes = 64;
 constexpr uint64_t kPatienceNs = 5'000'000'000;
-constexpr uint64_t kBriefSpinNs = 20'000;
 constexpr uint32_t kPausesPerLook = 1024;
-
-void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 struct alignas(64) Ring {
   alignas(64) std::atomic<uint64_t> position;
@@ -88,63 +81,6 @@ Result<double> EchoFloor::round_trip_ns() {
   if (!receive(pair.back, position_, record, spinning_, pair.end))
     return Status(Code::kTimeout, "the echoing process doesn't answer");
   ++position_;
-  return static_cast<double>(monotonic_ns() - begin);
-}
-
-namespace {
-
-struct ServerHead {
-  std::atomic<uint32_t> asked, done, page, end;
-};
-constexpr size_t kHeadBytes = 4096;
-
-}  // namespace
-
-void PageServerFloor::serve(uint32_t pages) {
-  ServerHead& head = memory_.as<ServerHead>();
-  std::byte* block = memory_.data() + kHeadBytes;
-  for (uint32_t turn = 0; head.end.load() == 0;) {
-    if (!await_change(head.asked, turn, kPatienceNs)) continue;
-    if (head.end.load() != 0) return;
-    const std::byte* page = block + (1 + head.page.load() % pages) * page_bytes_;
-    std::memcpy(block, page, page_bytes_);
-    head.done.store(++turn, std::memory_order_release);
-    futex_wake(head.done);
-  }
-}
-
-Result<std::unique_ptr<PageServerFloor>> PageServerFloor::start(uint64_t page_bytes,
-                                                                uint32_t pages) {
-  auto memory = SharedMemory::make(kHeadBytes + (uint64_t{pages} + 1) * page_bytes);
-  if (!memory) return memory.status();
-  std::unique_ptr<PageServerFloor> floor(new PageServerFloor(memory.take(), page_bytes));
-  std::memset(floor->memory_.data() + kHeadBytes, 0x5a, (uint64_t{pages} + 1) * page_bytes);
-  PageServerFloor* server = floor.get();
-  auto child = Child::run([server, pages] { return server->serve(pages), 0; });
-  if (!child) return child.status();
-  floor->child_ = std::make_unique<Child>(child.take());
-  return floor;
-}
-
-PageServerFloor::~PageServerFloor() {
-  ServerHead& head = memory_.as<ServerHead>();
-  head.end.store(1);
-  head.asked.fetch_add(1);
-  futex_wake(head.asked);
-}
-
-Result<double> PageServerFloor::get_ns(uint32_t page) {
-  ServerHead& head = memory_.as<ServerHead>();
-  const uint64_t begin = monotonic_ns();
-  head.page.store(page);
-  head.asked.store(turn_ + 1, std::memory_order_release);
-  futex_wake(head.asked);
-  while (head.done.load(std::memory_order_acquire) == turn_ &&
-         monotonic_ns() - begin < kBriefSpinNs)
-    pause_cpu();
-  if (!await_change(head.done, turn_, kPatienceNs))
-    return Status(Code::kTimeout, "the page server doesn't answer");
-  ++turn_;
   return static_cast<double>(monotonic_ns() - begin);
 }
 

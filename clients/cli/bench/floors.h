@@ -26,23 +26,6 @@ class EchoFloor {
   uint64_t position_ = 0;
 };
 
-// A process that copies one page for each futex wake-up; the caller spins briefly, then sleeps.
-class PageServerFloor {
- public:
-  static Result<std::unique_ptr<PageServerFloor>> start(uint64_t page_bytes, uint32_t pages);
-  ~PageServerFloor();
-  Result<double> get_ns(uint32_t page);
-
- private:
-  PageServerFloor(SharedMemory memory, uint64_t page_bytes)
-      : memory_(std::move(memory)), page_bytes_(page_bytes) {}
-  void serve(uint32_t pages);
-  SharedMemory memory_;
-  uint64_t page_bytes_;
-  std::unique_ptr<Child> child_;
-  uint32_t turn_ = 0;
-};
-
 // Pieces of memory to copy, `to` and `from` alternating by thread.
 struct Piece {
   std::byte* to;

@@ -14,6 +14,7 @@ struct Bench {
   const BenchOptions& options;
   std::string daemon;
   std::vector<Figure> figures;
+  bool wants(const std::string& figure) const;  // is it to be printed?
 };
 
 struct Medians {
@@ -63,5 +64,6 @@ Status measure_page_get(Bench& bench);
 Status measure_idle(Bench& bench);
 Status measure_two_clients(Bench& bench);
 Status measure_start(Bench& bench);
+Status measure_rivals(Bench& bench);
 
 }  // namespace kvsidecar

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "clients/cli/bench/floors.h"
 #include "clients/cli/bench/measure.h"
+#include "clients/cli/bench/plain_server.h"
 
 namespace kvsidecar {
 namespace {
@@ -13,7 +13,8 @@ constexpr uint64_t kBriefSpinNs = 20'000;
 }  // namespace
 
 Status measure_page_get(Bench& bench) {
-  auto server = PageServerFloor::start(kPageBytes, kPages);
+  auto server =
+      PlainServer::start({.page_bytes = kPageBytes, .blocks = 1, .slots = kPages, .keys = {}});
   if (!server) return server.status();
   RigOptions rig;
   rig.pool_bytes = 128ull << 20;
@@ -30,7 +31,12 @@ Status measure_page_get(Bench& bench) {
   const auto found = interleave(
       bench.options.rounds,
       [&] { return median_of(kGets, [&] { return (*engine)->get(next++ % kPages, 1); }); },
-      [&] { return median_of(kGets, [&] { return (*server)->get_ns(next++ % kPages); }); });
+      [&] {
+        return median_of(kGets, [&] {
+          const PlainServer::Copy copy{0, next++ % kPages};
+          return (*server)->get_ns({&copy, 1});
+        });
+      });
   if (!found) return found.status();
   Figure figure;
   figure.name = "get of one 256 KiB page";

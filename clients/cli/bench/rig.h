@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace kvsidecar {
 
 struct RigOptions {
   uint64_t pool_bytes = 512ull << 20;
-  uint32_t copy_threads = 1;
+  uint32_t copy_threads = 1;  // 0: the daemon's default
   std::string spin_us = "auto";
   uint64_t store_bytes = 0;  // 0: no store
 };
@@ -67,6 +68,8 @@ class BenchEngine {
   Result<double> get(uint64_t number, uint32_t count);
   // `found`: pages that must be restorable.
   Result<double> lookup(const std::vector<std::byte>& keys, uint64_t found);
+  // Later transfers use the blocks in another order.
+  void shuffle_blocks();
   // The smallest request that the daemon answers: the release of a lease that nobody has.
   Result<double> empty_request();
   // Puts pages number .. number + count - 1 in batches.
@@ -89,6 +92,7 @@ class BenchEngine {
   kvs_layout layout_ = 0;
   kvs_namespace space_ = 0;
   std::vector<uint32_t> numbers_;
+  std::mt19937 random_;  // seeded alike in every run
 };
 
 // The kvsidecard to measure: the one named, else beside this program, else in PATH.

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "clients/cli/bench/floors.h"
+#include "clients/cli/bench/plain_server.h"
 
 namespace kvsidecar {
 namespace {
@@ -70,10 +71,28 @@ TEST(Floors, ThePairEchoesSpinningAndSleeping) {
   }
 }
 
-TEST(Floors, ThePageServerServes) {
-  auto floor = PageServerFloor::start(4096, 4);
-  ASSERT_TRUE(floor.ok()) << floor.status().text();
-  for (uint32_t i = 0; i < 50; ++i) ASSERT_TRUE((*floor)->get_ns(i % 4).ok());
+TEST(Floors, ThePlainServerCopiesBothWaysAndFindsWhatItHolds) {
+  std::vector<std::byte> keys(16 * 8), asked(16 * 4);
+  for (uint64_t i = 0; i < 8; ++i) std::memcpy(&keys[i * 16], &i, sizeof i);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const uint64_t key = 6 + i;  // two of them are there
+    std::memcpy(&asked[i * 16], &key, sizeof key);
+  }
+  auto started = PlainServer::start({.page_bytes = 4096, .blocks = 4, .slots = 8, .keys = keys});
+  ASSERT_TRUE(started.ok()) << started.status().text();
+  PlainServer& server = **started;
+  for (uint32_t i = 0; i < 50; ++i) {
+    const PlainServer::Copy copies[2] = {{0, i % 8}, {1, (i + 1) % 8}};
+    std::memset(server.block(0), static_cast<int>(i), 4096);
+    ASSERT_TRUE(server.put_ns(copies).ok());
+    EXPECT_EQ(std::memcmp(server.slot(i % 8), server.block(0), 4096), 0);
+    const PlainServer::Copy back[1] = {{3, i % 8}};
+    ASSERT_TRUE(server.get_ns(back).ok());
+    EXPECT_EQ(std::memcmp(server.block(3), server.block(0), 4096), 0);
+  }
+  uint32_t found = 0;
+  ASSERT_TRUE(server.find_ns(asked, found).ok());
+  EXPECT_EQ(found, 2u);
 }
 
 TEST(Floors, MemcpyCopiesEveryPieceWithAnyNumberOfThreads) {
