@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint64_t kMillisecondNs = 1'000'000;
 constexpr uint64_t kSleepCapNs = 50 * kMillisecondNs;
+constexpr int kLooksPerTurn = 64;
 constexpr uint64_t kHousekeepingNs = kMillisecondNs;  // sockets and signals, while busy
 constexpr uint64_t kSnapshotNs = 200 * kMillisecondNs;
 constexpr uint64_t kTakeDownNs = 5'000 * kMillisecondNs;
@@ -52,8 +53,12 @@ void Daemon::State::read_signals() {
   signalfd_siginfo info{};
   while (::read(signals.get(), &info, sizeof info) == sizeof info) {
     const uint64_t now_ns = clock.now_ns();
+    // A terminal and systemd ask the supervisor too, which passes it on: that is one asking, not
+    // two.
+    const bool passed_on = info.ssi_pid == static_cast<uint32_t>(::getppid());
+    const bool again = ++(passed_on ? asked_by_parent : asked_directly) > 1;
     if (drain_until_ns != 0) {
-      drain_until_ns = now_ns;  // asked twice: no more waiting
+      if (again) drain_until_ns = now_ns;  // no more waiting
       continue;
     }
     drain_until_ns = now_ns + config.drain_timeout_ns;
@@ -122,6 +127,14 @@ void Daemon::State::turn() {
     idle->worked();
   else if (idle->should_sleep(now_ns))
     sleep(now_ns);
+  else
+    look_out();
+}
+
+// A turn without work takes longer than a look at the rings: a request that comes meanwhile would
+// wait for half of one.
+void Daemon::State::look_out() {
+  for (int look = 0; look < kLooksPerTurn && !conductor->has_work(); ++look) relax_cpu();
 }
 
 bool Daemon::State::take_down() {

@@ -23,6 +23,7 @@ Result<UniqueFd> take_signals() {
   sigemptyset(&handled);
   sigaddset(&handled, SIGTERM);
   sigaddset(&handled, SIGINT);
+  sigaddset(&handled, SIGHUP);  // the terminal went; under nohup it is ignored and stays so
   if (::sigprocmask(SIG_BLOCK, &handled, nullptr) != 0) return os_error("sigprocmask", errno);
   ::signal(SIGPIPE, SIG_IGN);
   UniqueFd fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));

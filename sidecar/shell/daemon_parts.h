@@ -95,6 +95,7 @@ struct Daemon::State {
   std::optional<IdlePolicy> idle;
   uint64_t started_ns = 0, housekeeping_ns = 0, snapshot_ns = 0, watchdog_ns = 0;
   uint64_t drain_until_ns = 0;  // 0: not draining
+  uint32_t asked_by_parent = 0, asked_directly = 0;  // to end
   bool predecessor_told = false;
 
   // daemon_build.cc, in this order
@@ -108,6 +109,7 @@ struct Daemon::State {
   void turn();
   void housekeep(uint64_t now_ns);
   void sleep(uint64_t now_ns);
+  void look_out();
   void read_signals();
   void tell_predecessor_gone(uint64_t now_ns);
   void leave_snapshot();

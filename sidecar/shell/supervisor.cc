@@ -125,6 +125,7 @@ int supervise(const SupervisorOptions& options, int (*life)(void* context, Progr
   sigemptyset(&handled);
   sigaddset(&handled, SIGTERM);
   sigaddset(&handled, SIGINT);
+  sigaddset(&handled, SIGHUP);
   sigprocmask(SIG_BLOCK, &handled, &before);
   const int signals = ::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
   KV_CHECK(signals >= 0);
