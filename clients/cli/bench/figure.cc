@@ -49,7 +49,7 @@ std::string figures_text(const std::vector<Figure>& figures) {
     table.add({f.name, number_text(f.value) + " " + f.unit,
                f.floor > 0 ? number_text(f.floor) + " " + f.unit : "-",
                f.floor > 0 ? number_text(f.ratio()) + " x" : "-", f.reach_text(),
-               f.ok() ? "reached" : "not reached", f.note});
+               f.reach_text().empty() ? "-" : f.ok() ? "reached" : "not reached", f.note});
   return table.text();
 }
 
@@ -75,6 +75,12 @@ double percentile(std::vector<double> values, double share) {
   return *at;
 }
 
-double median(std::vector<double> values) { return percentile(std::move(values), 0.5); }
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto upper = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), upper, values.end());
+  if (values.size() % 2 == 1) return *upper;
+  return (*std::max_element(values.begin(), upper) + *upper) / 2;
+}
 
 }  // namespace kvsidecar

@@ -5,9 +5,7 @@
 // several sizes of the pool. Requests come one after another; the trace is the one that
 // KVSIDECAR_TRACE names, else a generated one.
 //
-//   hit_rate [--json] [--check]
-//
-// --json: an array, one object per size. --check: exit 1 unless the policy is within half a point
+// --check: exit 1 unless the policy is within half a point
 // of the better reference, or above, at every size, and no policy beats the clairvoyant bound.
 #include <algorithm>
 #include <array>
@@ -19,6 +17,7 @@
 #include "clients/cli/trace/generator.h"
 #include "clients/cli/trace/trace.h"
 #include "tests/bench/hit_rate/policies.h"
+#include "tests/bench/support/bench_run.h"
 
 namespace kvsidecar {
 namespace {
@@ -48,47 +47,45 @@ Row measure(const Requests& requests, size_t pages) {
              percent(clairvoyant_hits(requests, pages))};
 }
 
-void print_row(const Row& row, bool json, bool first) {
-  if (json) {
-    std::printf(
-        "%s{\"pages\": %zu, \"lru_percent\": %.2f, \"s3_fifo_percent\": %.2f, "
-        "\"host_pool_percent\": %.2f, \"clairvoyant_percent\": %.2f}",
-        first ? "" : ",\n ", row.pages, row.lru, row.s3_fifo, row.host_pool, row.clairvoyant);
-  } else {
-    std::printf("%8zu %8.2f %8.2f %10.2f %12.2f\n", row.pages, row.lru, row.s3_fifo, row.host_pool,
+Figure figure_of(const Row& row) {
+  char note[96];
+  std::snprintf(note, sizeof note, "LRU %.2f, S3-FIFO %.2f, clairvoyant %.2f", row.lru, row.s3_fifo,
                 row.clairvoyant);
-  }
+  Figure figure;
+  figure.name = "hit rate, " + std::to_string(row.pages) + " pages";
+  figure.value = row.host_pool;
+  figure.floor = std::max(row.lru, row.s3_fifo);
+  figure.unit = "%";
+  figure.more_is_better = true;
+  figure.value_limit = figure.floor - kBehindMaxPercent;
+  figure.note = note;
+  return figure;
 }
 
-int run(bool json, bool check) {
+std::optional<Trace> take_trace() {
   const char* path = std::getenv("KVSIDECAR_TRACE");
-  Trace trace;
-  if (path != nullptr && *path != '\0') {
-    auto read = read_trace(path, 0);
-    if (!read) {
-      std::fprintf(stderr, "hit_rate: %s\n", read.status().text().c_str());
-      return 2;
-    }
-    trace = read.take();
-  } else {
-    trace = generate_trace(kSeed, kGeneratedRequests);
-  }
-  const Requests requests = pages_of(trace);
-  if (json) {
-    std::printf("[");
-  } else {
-    std::printf("hit rate in %%, %zu requests of %s\n", requests.size(), trace.name.c_str());
-    std::printf("%8s %8s %8s %10s %12s\n", "pages", "LRU", "S3-FIFO", "host pool", "clairvoyant");
-  }
+  if (path == nullptr || *path == '\0') return generate_trace(kSeed, kGeneratedRequests);
+  auto read = read_trace(path, 0);
+  if (read) return read.take();
+  std::fprintf(stderr, "hit_rate: %s\n", read.status().text().c_str());
+  return std::nullopt;
+}
+
+int measure_all(BenchRun& run, bool check) {
+  const auto trace = take_trace();
+  if (!trace) return 2;
+  const Requests requests = pages_of(*trace);
+  std::fprintf(stderr, "%zu requests of %s\n", requests.size(), trace->name.c_str());
   bool behind = false;
   bool beyond = false;
   for (const size_t pages : kSizesPages) {
     const Row row = measure(requests, pages);
-    print_row(row, json, pages == kSizesPages.front());
-    behind |= row.host_pool < std::max(row.lru, row.s3_fifo) - kBehindMaxPercent;
+    const Figure figure = figure_of(row);
+    behind |= !figure.ok();
     beyond |= std::max({row.lru, row.s3_fifo, row.host_pool}) > row.clairvoyant;
+    run.add(figure);
   }
-  if (json) std::printf("]\n");
+  run.print();
   if (check && behind) {
     std::fprintf(stderr, "hit_rate: the host pool is more than %.1f points behind a reference\n",
                  kBehindMaxPercent);
@@ -105,19 +102,7 @@ int run(bool json, bool check) {
 }  // namespace kvsidecar
 
 int main(int argc, char** argv) {
-  bool json = false;
   bool check = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--json") {
-      json = true;
-    } else if (argument == "--check") {
-      check = true;
-    } else {
-      std::fprintf(stderr, "hit_rate: unknown argument '%s'; usage: hit_rate [--json] [--check]\n",
-                   argv[i]);
-      return 2;
-    }
-  }
-  return kvsidecar::run(json, check);
+  auto run = kvsidecar::begin_run(argc, argv, 1, {}, &check);  // nothing is timed
+  return run ? kvsidecar::measure_all(*run, check) : 2;
 }

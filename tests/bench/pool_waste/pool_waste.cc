@@ -2,7 +2,7 @@
 // How much of the host pool holds no page bytes when page sizes are mixed: slot tables, tails of
 // runs, rounding to 4 KiB, free slots in spans of a shape (stranded) and empty spans. Two scenes:
 // a node that has filled up at a steady mix, and the same after the mix has turned round. The pool
-// is real, over memory that is never touched but for the tables. --json: figures as an array.
+// is real, over memory that is never touched but for the tables.
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sidecar/pool/host_pool.h"
+#include "tests/bench/support/bench_run.h"
 
 namespace kvsidecar {
 namespace {
@@ -24,12 +25,6 @@ struct Kind {
   const char* name;
   uint64_t page_bytes;
   double share;  // of the bytes put
-};
-
-struct Figure {
-  std::string name;
-  double value;
-  const char* unit;
 };
 
 struct Waste {
@@ -107,57 +102,48 @@ class Node {
   uint64_t number_ = 0;
 };
 
-void report(const std::string& scene, const Waste& w, std::vector<Figure>& figures) {
+void report(const std::string& scene, const Waste& w, BenchRun& run) {
   const std::pair<const char*, double> rows[] = {{"table", w.table},       {"tail", w.tail},
                                                  {"rounding", w.rounding}, {"stranded", w.stranded},
                                                  {"empty", w.empty},       {"total", w.total}};
-  for (const auto& [name, value] : rows)
-    figures.push_back({"pool waste, " + scene + ", " + name, value, "%"});
+  for (const auto& [name, value] : rows) {
+    Figure figure;
+    figure.name = "pool waste, " + scene + ", " + name;
+    figure.value = value;
+    figure.unit = "%";
+    figure.note = "of the pool without page bytes";
+    run.add(figure);
+  }
 }
 
-void run_mix(const std::string& name, const std::vector<Kind>& kinds,
-             std::vector<Figure>& figures) {
+void run_mix(const std::string& name, const std::vector<Kind>& kinds, BenchRun& run) {
   Node node(kinds);
   std::vector<double> shares, turned;
   for (const Kind& kind : kinds) shares.push_back(kind.share);
   turned.assign(shares.rbegin(), shares.rend());
   node.put(kPoolBytes * 2, shares);
-  report(name + ", steady", node.waste(), figures);
+  report(name + ", steady", node.waste(), run);
   node.put(kPoolBytes * 2, turned);
-  report(name + ", after the mix turned round", node.waste(), figures);
-}
-
-int run(bool json) {
-  std::vector<Figure> figures;
-  run_mix("one size: 1 MiB", {{"kv", 1u << 20, 1}}, figures);
-  run_mix("4 KiB 5 %, 8 MiB 95 %", {{"indexer", 4096, 0.05}, {"kv", 8u << 20, 0.95}}, figures);
-  run_mix("4 KiB, 8 MiB half each", {{"indexer", 4096, 0.5}, {"kv", 8u << 20, 0.5}}, figures);
-  run_mix("4 KiB, 70 kB, 1.1 MB, 8 MiB, 20 MiB",
-          {{"c4", 4096, 0.1},
-           {"swa", 70'000, 0.2},
-           {"mla", 1'124'864, 0.3},
-           {"kv", 8u << 20, 0.2},
-           {"mamba", 20u << 20, 0.2}},
-          figures);
-  if (json) {
-    for (size_t i = 0; i < figures.size(); ++i) {
-      std::printf("%s{\"figure\":\"%s\",\"value\":%.3f,\"unit\":\"%s\"}", i == 0 ? "[" : ",\n",
-                  figures[i].name.c_str(), figures[i].value, figures[i].unit);
-    }
-    std::puts("]");
-    return 0;
-  }
-  std::printf("%llu MiB pool, %llu MiB spans; share of the pool without page bytes\n",
-              static_cast<unsigned long long>(kPoolBytes >> 20),
-              static_cast<unsigned long long>(kSpanBytes >> 20));
-  for (const Figure& figure : figures)
-    std::printf("%-72s %7.2f %s\n", figure.name.c_str(), figure.value, figure.unit);
-  return 0;
+  report(name + ", after the mix turned round", node.waste(), run);
 }
 
 }  // namespace
 }  // namespace kvsidecar
 
 int main(int argc, char** argv) {
-  return kvsidecar::run(argc > 1 && std::strcmp(argv[1], "--json") == 0);
+  using namespace kvsidecar;
+  auto run = begin_run(argc, argv, 1);  // nothing is timed: one round tells all
+  if (!run) return 2;
+  run_mix("one size: 1 MiB", {{"kv", 1u << 20, 1}}, *run);
+  run_mix("4 KiB 5 %, 8 MiB 95 %", {{"indexer", 4096, 0.05}, {"kv", 8u << 20, 0.95}}, *run);
+  run_mix("4 KiB, 8 MiB half each", {{"indexer", 4096, 0.5}, {"kv", 8u << 20, 0.5}}, *run);
+  run_mix("4 KiB, 70 kB, 1.1 MB, 8 MiB, 20 MiB",
+          {{"c4", 4096, 0.1},
+           {"swa", 70'000, 0.2},
+           {"mla", 1'124'864, 0.3},
+           {"kv", 8u << 20, 0.2},
+           {"mamba", 20u << 20, 0.2}},
+          *run);
+  run->print();
+  return 0;
 }

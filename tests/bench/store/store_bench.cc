@@ -2,9 +2,8 @@
 // Goal: how near the file store comes to the disk. Method: pages of 1 MiB are written and read at
 // depth 32 through a store worker, beside fio with io_uring and O_DIRECT on the same folder and
 // size, both from shared memory as the host pool's is, in turns; the medians of an even number of
-// rounds are compared. Then a folder with a million directory entries is scanned.
-//
-//   store_bench [--directory DIR] [--bytes N] [--rounds N] [--json]
+// rounds are compared. Then a folder with a million directory entries is scanned. Beside the
+// common arguments: --directory DIR (where; default: here), --bytes N (of each run).
 #include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +17,8 @@
 #include "ipc/os.h"
 #include "sidecar/store/file_store.h"
 #include "sidecar/store/node_folder.h"
-#include "sidecar/store/segment_format.h"
+#include "tests/bench/support/bench_run.h"
+#include "tests/bench/support/directories.h"
 #include "tests/conformance/store/store_subject.h"
 
 namespace kvsidecar {
@@ -32,28 +32,13 @@ constexpr double kReach = 0.9;
 struct Settings {
   std::string directory = ".";
   uint64_t bytes = 1ull << 30;
-  int rounds = 4;
-  bool json = false;
-};
-
-struct Figure {
-  std::string name, unit;
-  double value = 0, floor = 0, reach = 0;  // floor 0 = not measured
-  double ratio() const { return floor > 0 ? value / floor : 0; }
-  bool ok() const { return floor == 0 || ratio() >= reach; }
+  uint32_t rounds = 4;
 };
 
 double seconds(clockid_t clock) {
   timespec now{};
   ::clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 // GB/s that fio reports; 0 when it isn't there or fails.
@@ -155,13 +140,60 @@ class Conductor {
   std::unique_ptr<WorkerThread> worker_;
 };
 
-void measure_pages(const Settings& settings, const std::string& folder,
-                   std::vector<Figure>& figures) {
+Figure rate_figure(const char* name, const std::vector<double>& values,
+                   const std::vector<double>& floors, const std::string& note) {
+  Figure figure;
+  figure.name = name;
+  figure.value = median(values);
+  figure.floor = median(floors);
+  figure.unit = "GB/s";
+  figure.more_is_better = true;
+  figure.ratio_limit = kReach;
+  figure.note = figure.floor > 0 ? note : "fio is not installed: nothing to compare with";
+  return figure;
+}
+
+double gigabytes_per_s(uint64_t bytes, double seconds) {
+  return seconds == 0 ? 0 : static_cast<double>(bytes) / seconds / 1e9;
+}
+
+// Seconds until all pages are written, and flushed; 0: a write failed.
+double write_all(Conductor& conductor, const TestPage& page,
+                 std::vector<StoreLocation>& locations) {
+  const double begin = seconds(CLOCK_MONOTONIC);
+  const double written = conductor.run(
+      locations.size(),
+      [&](size_t, std::byte* memory) {
+        StoreCommand command = page.write(0);
+        command.page = memory;
+        return command;
+      },
+      [&](size_t i, const StoreDone& done) { locations[i] = done.location; });
+  conductor.flush();
+  return written == 0 ? 0 : seconds(CLOCK_MONOTONIC) - begin;
+}
+
+double read_all(Conductor& conductor, const std::vector<StoreLocation>& locations) {
+  return conductor.run(
+      locations.size(),
+      [&](size_t i, std::byte* memory) {
+        StoreCommand command;
+        command.op = StoreOp::kRead;
+        command.location = locations[i];
+        command.page = memory;
+        command.page_bytes = kPage;
+        return command;
+      },
+      [](size_t, const StoreDone&) {});
+}
+
+void measure_pages(const Settings& settings, const std::string& folder, BenchRun& run) {
   const size_t count = settings.bytes / kPage;
   const auto space = make_namespace("bench", kPage);
   const TestPage page(*space, 1, 1);
   std::vector<double> writes, reads, fio_writes, fio_reads;
-  for (int round = 0; round < settings.rounds; ++round) {
+  std::string note;
+  for (uint32_t round = 0; round < settings.rounds; ++round) {
     // A disk with a budget favours whoever comes first: they take turns at that.
     const bool fio_first = round % 2 == 0;
     if (fio_first) fio_writes.push_back(run_fio(settings, folder, "write"));
@@ -170,82 +202,37 @@ void measure_pages(const Settings& settings, const std::string& folder,
     {
       Conductor conductor(own);
       std::vector<StoreLocation> locations(count);
-      const double begin = seconds(CLOCK_MONOTONIC);
-      const double written = conductor.run(
-          count,
-          [&](size_t, std::byte* memory) {
-            StoreCommand command = page.write(0);
-            command.page = memory;
-            return command;
-          },
-          [&](size_t i, const StoreDone& done) { locations[i] = done.location; });
-      conductor.flush();
-      const double took = seconds(CLOCK_MONOTONIC) - begin;
-      writes.push_back(written == 0 ? 0 : static_cast<double>(count * kPage) / took / 1e9);
+      writes.push_back(gigabytes_per_s(count * kPage, write_all(conductor, page, locations)));
       if (!fio_first) fio_writes.push_back(run_fio(settings, folder, "write"));
       if (fio_first) fio_reads.push_back(run_fio(settings, folder, "read"));
-      const double read = conductor.run(
-          count,
-          [&](size_t i, std::byte* memory) {
-            StoreCommand command;
-            command.op = StoreOp::kRead;
-            command.location = locations[i];
-            command.page = memory;
-            command.page_bytes = kPage;
-            return command;
-          },
-          [](size_t, const StoreDone&) {});
+      reads.push_back(gigabytes_per_s(count * kPage, read_all(conductor, locations)));
       if (!fio_first) fio_reads.push_back(run_fio(settings, folder, "read"));
-      reads.push_back(read == 0 ? 0 : static_cast<double>(count * kPage) / read / 1e9);
-      if (round == 0 && !settings.json) std::printf("store: %s\n", conductor.describe().c_str());
+      note = conductor.describe();
     }
     std::filesystem::remove_all(own);
   }
-  figures.push_back({"store_write_1mib", "GB/s", median(writes), median(fio_writes), kReach});
-  figures.push_back({"store_read_1mib", "GB/s", median(reads), median(fio_reads), kReach});
+  run.add(rate_figure("store, write of 1 MiB", writes, fio_writes, note));
+  run.add(rate_figure("store, read of 1 MiB", reads, fio_reads, note));
 }
 
-// Segment files with full directories and no data behind them.
-uint64_t make_directories(const std::string& folder) {
-  constexpr uint32_t kSegments = 16;
-  auto claimed = NodeFolder::claim(folder, folder, 0);
-  KV_CHECK(claimed.ok());
-  const auto space = make_namespace("bench", 4096);
-  for (uint32_t n = 1; n <= kSegments; ++n) {
-    Superblock superblock;
-    superblock.segment = uint64_t{claimed->epoch()} << 32 | n;
-    superblock.node = claimed->node();
-    superblock.generation = 1;
-    superblock.page_bytes = 4096;
-    superblock.slot_alignment = kSlotUnit;
-    superblock.directory_entries = kDirectoryEntriesMax;
-    superblock.encoded = space->encoded;
-    std::vector<std::byte> head(superblock.slots_offset());
-    encode_superblock(superblock, std::span(head).first(superblock.head_bytes()));
-    DirectoryEntry entry;
-    entry.kind = EntryKind::kPage;
-    entry.page_bytes = 4096;
-    entry.trailer_bytes = 128;
-    for (uint32_t i = 0; i < kDirectoryEntriesMax; ++i) {
-      entry.number = i;
-      entry.hash = {n, i};
-      entry.offset = superblock.slots_offset() + uint64_t{i} * slot_end(0, 4096, 128);
-      std::byte* at = head.data() + superblock.head_bytes() + uint64_t{i} * kEntryBytes;
-      encode_entry(entry, superblock.segment, std::span<std::byte, kEntryBytes>(at, kEntryBytes));
-    }
-    const std::string path = claimed->path() + "/" + segment_name(superblock.segment);
-    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    KV_CHECK(fd &&
-             ::pwrite(fd.get(), head.data(), head.size(), 0) == static_cast<ssize_t>(head.size()));
-    KV_CHECK(::ftruncate(fd.get(), static_cast<off_t>(entry.offset + 8192)) == 0);
-  }
-  return uint64_t{kSegments} * kDirectoryEntriesMax;
-}
-
-void measure_scan(const std::string& folder, std::vector<Figure>& figures) {
+void measure_scan(const std::string& folder, BenchRun& run) {
+  constexpr uint64_t kEntries = 16 * uint64_t{kDirectoryEntriesMax};
   const std::string own = folder + "/scan";
   std::filesystem::create_directory(own);
-  const uint64_t entries = make_directories(own);
+  {
+    const auto claimed = NodeFolder::claim(own, own, 0);
+    KV_CHECK(claimed.ok());
+    Superblock like;
+    like.node = claimed->node();
+    like.generation = 1;
+    like.page_bytes = 4096;
+    like.slot_alignment = kSlotUnit;
+    like.encoded = make_namespace("bench", 4096)->encoded;
+    make_directories(claimed->path(), like, uint64_t{claimed->epoch()} << 32 | 1, kEntries,
+                     [](uint64_t number) {
+                       return Hash128{number, 1};
+                     });
+  }
   FileStoreOptions options;
   options.root = options.state_directory = own;
   auto store = FileStore::open(options, real_clock(), no_faults(), nullptr);
@@ -255,72 +242,41 @@ void measure_scan(const std::string& folder, std::vector<Figure>& figures) {
   uint64_t found = 0;
   for (const auto& segment : driver.scan()) found += segment->pages.size();
   const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - begin;
-  KV_CHECK(found == entries);
-  // A million entries take well under a second of CPU.
-  figures.push_back(
-      {"store_scan", "entries per CPU second", static_cast<double>(entries) / cpu, 1e6, 1.0});
+  KV_CHECK(found == kEntries);
+  Figure figure;
+  figure.name = "store, scan of directories";
+  figure.value = static_cast<double>(kEntries) / cpu / 1e6;
+  figure.unit = "M entries per CPU second";
+  figure.more_is_better = true;
+  figure.value_limit = 1;
+  run.add(figure);
   std::filesystem::remove_all(own);
 }
 
-void print(const Settings& settings, const std::vector<Figure>& figures) {
-  if (settings.json) std::printf("[");
-  for (size_t i = 0; i < figures.size(); ++i) {
-    const Figure& f = figures[i];
-    if (settings.json)
-      std::printf(
-          "%s{\"figure\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"floor\": %.4g, "
-          "\"ratio\": %.4g, \"reach\": %.2g, \"ok\": %s}",
-          i == 0 ? "" : ",\n ", f.name.c_str(), f.value, f.unit.c_str(), f.floor, f.ratio(),
-          f.reach, f.ok() ? "true" : "false");
-    else if (f.floor == 0)
-      std::printf("%-18s %10.4g %s (fio is not installed: nothing to compare with)\n",
-                  f.name.c_str(), f.value, f.unit.c_str());
-    else
-      std::printf("%-18s %10.4g %s, floor %.4g, ratio %.2f, reach %.2f: %s\n", f.name.c_str(),
-                  f.value, f.unit.c_str(), f.floor, f.ratio(), f.reach,
-                  f.ok() ? "reached" : "not reached");
-  }
-  if (settings.json) std::printf("]\n");
-}
-
-int run(int argc, char** argv) {
+int measure_all(int argc, char** argv) {
   Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const bool more = i + 1 < argc;
-    if (argument == "--json") {
-      settings.json = true;
-    } else if (argument == "--directory" && more) {
-      settings.directory = argv[++i];
-    } else if (argument == "--bytes" && more) {
-      settings.bytes = std::max<uint64_t>(std::strtoull(argv[++i], nullptr, 10), 64 * kPage);
-    } else if (argument == "--rounds" && more) {
-      settings.rounds = std::max(1, std::atoi(argv[++i]));
-    } else {
-      std::fprintf(stderr,
-                   "store_bench: unknown argument '%s'; known: --directory DIR, --bytes N, "
-                   "--rounds N, --json\n",
-                   argv[i]);
-      return 2;
-    }
-  }
+  std::string bytes;
+  auto run = begin_run(argc, argv, settings.rounds,
+                       {{"--directory", &settings.directory}, {"--bytes", &bytes}});
+  if (!run) return 2;
+  settings.rounds = run->rounds;
+  if (!bytes.empty())
+    settings.bytes = std::max<uint64_t>(std::strtoull(bytes.c_str(), nullptr, 10), 64 * kPage);
   settings.bytes = settings.bytes / kPage * kPage;
   std::string folder = settings.directory + "/kvsidecar-store-bench-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) {
     std::perror("store_bench: --directory");
     return 2;
   }
-  std::vector<Figure> figures;
-  measure_pages(settings, folder, figures);
-  measure_scan(folder, figures);
+  if (run->wants("store, write of 1 MiB") || run->wants("store, read of 1 MiB"))
+    measure_pages(settings, folder, *run);
+  if (run->wants("store, scan of directories")) measure_scan(folder, *run);
   std::filesystem::remove_all(folder);
-  print(settings, figures);
-  const bool ok =
-      std::all_of(figures.begin(), figures.end(), [](const Figure& f) { return f.ok(); });
-  return ok ? 0 : 1;
+  run->print();
+  return 0;
 }
 
 }  // namespace
 }  // namespace kvsidecar
 
-int main(int argc, char** argv) { return kvsidecar::run(argc, argv); }
+int main(int argc, char** argv) { return kvsidecar::measure_all(argc, argv); }

@@ -59,6 +59,7 @@ TEST(Figure, IsWrittenAsTableAndAsJson) {
 
 TEST(Figure, MediansArePlain) {
   EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
   EXPECT_EQ(median({}), 0);
   EXPECT_EQ(percentile({1, 2, 3, 4, 5}, 1), 5);
 }
