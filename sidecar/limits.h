@@ -29,6 +29,7 @@ struct Limits {
   uint32_t lease_share_percent = 50;           // of the host pool's bytes, all leases together
   uint64_t parts_timeout_ns = 60'000'000'000;  // a page whose other parts don't come is dropped
 
+  uint64_t chunk_bytes = 0;  // of the host pool, which a page must fit; 0 = as its chunks are
   uint64_t inline_copy_bytes = 512 * 1024;  // larger copies go to a copy worker
 
   Admission admission = Admission::kAtOnce;

@@ -43,6 +43,16 @@ struct Attaching {
   bool lasting = true;
 };
 
+Status check_page(const World& world, const NamespaceFields& fields, const SlotShape& shape) {
+  const uint64_t most =
+      world.parts.pool->slot_bytes_max(shape.entry_bytes, world.limits.chunk_bytes);
+  if (shape.slot_bytes <= most) return {};
+  return invalid("page_bytes " + std::to_string(fields.page_bytes()) +
+                 " of the namespace are over " + std::to_string(most) +
+                 ", which is what one chunk of the host pool has room for; raise "
+                 "host_pool.chunk_bytes or make pages smaller");
+}
+
 Result<Attaching> prepare(World& world, Session& session, const AttachRequest& request) {
   if (session.attachments.size() >= kAttachmentsMax)
     return Status(Code::kOverQuota, "attaches: this session has " +
@@ -78,6 +88,8 @@ Result<Attaching> prepare(World& world, Session& session, const AttachRequest& r
   attaching.attachment.description_bytes_max = request.description_bytes_max;
   attaching.attachment.shape =
       slot_shape(fields->page_bytes(), fields->parts.size(), request.description_bytes_max);
+  status = check_page(world, *fields, attaching.attachment.shape);
+  if (!status.ok()) return status;
   status = join_group(world, session, request);
   if (!status.ok()) return status;
   return attaching;

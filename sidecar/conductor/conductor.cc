@@ -27,6 +27,7 @@ namespace {
 
 constexpr uint64_t kSweepNs =
     100'000'000;  // tickets and incomplete pages; leases are swept when due
+constexpr uint64_t kBeatNs = 1'000'000;  // a line of every session's memory
 constexpr uint64_t kFencePollNs = 200'000;  // a fence may be signalled by somebody who can't kick
 
 bool finish_errands(World& world) {
@@ -97,6 +98,14 @@ void sweep(World& world) {
   expire_tickets(world);
   drop_old_fillings(world);
 }
+  if (world.parts.store != nullptr && world.scanned) trim_store(world);
+}
+
+void beat(World& world) {
+  if (world.now_ns < world.next_beat_ns) return;
+  world.next_beat_ns = world.now_ns + kBeatNs;
+  for (Session* session : world.turn_order)
+    session->memory.info().heartbeat.store(world.now_ns, std::memory_order_relaxed);
 
 }  // namespace
 
@@ -162,8 +171,7 @@ bool Conductor::step() {
   any |= scrub(world);
   publish_all(world);
   free_ended_sessions(world);
-  for (auto& [id, session] : world.sessions)
-    session->memory.info().heartbeat.store(world.now_ns, std::memory_order_relaxed);
+  beat(world);
   return any;
 }
 

@@ -88,14 +88,14 @@ SlotId take_slot(World& world, const SlotShape& shape, uint32_t account) {
   world.slot_entries[slot] = kNoEntry;
   if (world.slot_accounts.size() <= slot) world.slot_accounts.resize(world.slot_entries.size(), 0);
   world.slot_accounts[slot] = account;
-  world.accounts[account].pool_bytes += world.parts.pool->slot_bytes(slot);
+  world.accounts[account].pool_bytes += world.parts.pool->taken_bytes(slot);
   return slot;
 }
 
 void give_slot(World& world, SlotId slot) {
   if (slot < world.slot_accounts.size()) {
     Account& account = world.accounts[world.slot_accounts[slot]];
-    const uint64_t bytes = world.parts.pool->slot_bytes(slot);
+    const uint64_t bytes = world.parts.pool->taken_bytes(slot);
     account.pool_bytes -= bytes < account.pool_bytes ? bytes : account.pool_bytes;
   }
   world.parts.pool->release(slot);

@@ -102,6 +102,7 @@ struct World {
   uint64_t next_sweep_ns = 0;  // leases, tickets, parts
   bool draining = false, scanned = true, any_session_ended = false;
 
+  uint64_t next_beat_ns = 0;
   uint64_t new_token() { return ++last_token; }
   // Handles carry the epoch's low 16 bits, so that one of an earlier epoch is told from an unknown
   // one.

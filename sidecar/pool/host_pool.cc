@@ -172,6 +172,19 @@ uint64_t HostPool::slot_bytes(SlotId slot) const {
   return state_->slot_ref(slot).shape.shape.slot_bytes;
 }
 
+uint64_t HostPool::taken_bytes(SlotId slot) const {
+  const RunLayout& layout = state_->slot_ref(slot).run.layout;
+  return layout.spans * state_->span_bytes / layout.slots;
+}
+
+uint64_t HostPool::slot_bytes_max(uint32_t entry_bytes, uint64_t chunk_bytes) const {
+  const uint64_t spans =
+      chunk_bytes != 0 ? chunk_bytes / state_->span_bytes : state_->map.longest_chunk();
+  if (spans == 0) return UINT64_MAX;  // not known yet
+  const uint64_t table_bytes = kSpanHeaderBytes + entry_bytes + kSlotAlignBytes - 1;
+  return spans * state_->span_bytes - table_bytes / kSlotAlignBytes * kSlotAlignBytes;
+}
+
 Result<PageRecord> HostPool::record(SlotId slot) const {
   State& s = *state_;
   const State::SlotRef p = s.slot_ref(slot);

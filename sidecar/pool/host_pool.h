@@ -61,6 +61,9 @@ class HostPool {
 
   std::byte* bytes(SlotId slot) const;
   uint64_t slot_bytes(SlotId slot) const;
+  uint64_t taken_bytes(SlotId slot) const;  // with its share of its run's tables and tail
+  // The largest slot that a chunk of that size has room for; 0 = the largest chunk there is.
+  uint64_t slot_bytes_max(uint32_t entry_bytes, uint64_t chunk_bytes) const;
   Result<PageRecord> record(SlotId slot) const;  // of a FULL slot, decoded from the table
   Bytes key(
       SlotId slot) const;  // of a FULL slot, in place: cheap; empty when it does not hold together

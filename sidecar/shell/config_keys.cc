@@ -145,7 +145,10 @@ const AllowKey kAllowKeys[] = {
     {"permissions", "list", "What they may do: read, put, clear, admin. Default: read, put.",
      "[\"read\", \"put\", \"clear\"]"},
     {"tenant_salts", "list", "Tenant salts they may name; \"*\": any. Default: any.", "[\"*\"]"},
-    {"pool_bytes_max", "bytes", "Host pool they may fill together. 0: no limit.", "0"},
+    {"pool_bytes_max", "bytes",
+     "Host pool that their pages may take together, tables and unused ends of spans included. "
+     "0: no limit.",
+     "0"},
     {"store_bytes_max", "bytes", "Store they may fill together. 0: no limit.", "0"},
     {"bytes_in_flight_max", "bytes", "Bytes being copied for them at once. 0: no limit.",
      "\"1GiB\""},

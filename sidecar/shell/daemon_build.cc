@@ -114,7 +114,9 @@ Status Daemon::State::build_conductor(ListeningSocket socket) {
   parts.store = store.store.get();
   parts.namespaces = &*records;
   parts.pool = pool.get();
-  conductor = std::make_unique<Conductor>(parts, config.limits, epoch, event_log);
+  Limits limits = config.limits;
+  limits.chunk_bytes = config.chunk_bytes;
+  conductor = std::make_unique<Conductor>(parts, limits, epoch, event_log);
 
   size_t damaged = 0;
   Result<std::vector<StateDir::SavedNamespace>> saved = state_dir->load_namespaces(damaged);

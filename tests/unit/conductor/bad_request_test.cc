@@ -203,6 +203,17 @@ TEST_F(BadRequest, TwoPartsOfOneCoordinate) {
   expect(a_->send(RecordType::kAttach, attach), Code::kInvalid, {"coordinate"});
 }
 
+TEST_F(BadRequest, APageThatNoChunkHasRoomFor) {
+  const uint64_t chunk = options.pool_bytes;
+  for (const uint64_t bytes : {chunk, chunk - 4096}) {
+    const Answer answer = a_->wait(a_->attach(fields_of(bytes)));
+    EXPECT_EQ(answer.status() == Code::kOk, bytes < chunk) << answer.text;
+    if (bytes < chunk) continue;
+    for (const std::string word : {"page_bytes", "1048576", "1044480", "host_pool.chunk_bytes"})
+      EXPECT_NE(answer.text.find(word), std::string::npos) << word << ": " << answer.text;
+  }
+}
+
 TEST_F(BadRequest, AnIdentityWithoutAFieldThatDecidesBytes) {
   std::vector<std::byte> encoded = encode_identity(fields_of(kPage)).take();
   encoded.resize(encoded.size() / 2);

@@ -76,7 +76,7 @@ TEST_F(Allowed, ATenantSaltMustBeListed) {
 TEST_F(Allowed, APutOverThePoolQuotaIsRefusedAndOthersAreNot) {
   Permissions small = everything();
   small.entry = 1;
-  small.pool_bytes_max = 2 * kPage;
+  small.pool_bytes_max = 2 * (kPage + kPage / 8);
   auto bounded = engine(fields_of(kPage), {}, small), free = engine();
   EXPECT_EQ(put(*bounded, 1), Code::kOk);
   EXPECT_EQ(put(*bounded, 2), Code::kOk);
@@ -84,6 +84,22 @@ TEST_F(Allowed, APutOverThePoolQuotaIsRefusedAndOthersAreNot) {
   EXPECT_EQ(put(*free, 3), Code::kOk);
   EXPECT_EQ(erase(*bounded, 1), Code::kOk);
   EXPECT_EQ(put(*bounded, 4), Code::kOk);
+}
+
+TEST_F(Allowed, APageOfAnOddSizeCountsWhatItTakesOfItsSpans) {
+  constexpr uint64_t kOdd = 176 * 1024;  // one in a span of 256 KiB, five in four
+  Permissions small = everything();
+  small.entry = 1;
+  small.pool_bytes_max = 3 * kOdd;
+  Engine bounded(*node, clock, 4ull << 20, small);
+  bounded.set_up(fields_of(kOdd), 16);
+  uint64_t pages = 0;
+  while (put(bounded, pages) == Code::kOk) ++pages;
+  const HostPool::Usage usage = node->pool().usage();
+  const uint64_t spans_taken = usage.spans - usage.spans_empty;
+  const uint64_t of_each = spans_taken * options.span_bytes / (usage.slots_full + usage.slots_free);
+  EXPECT_GT(of_each, kOdd);
+  EXPECT_LE(pages * of_each, small.pool_bytes_max + of_each - kOdd);
 }
 
 TEST_F(Allowed, BytesInFlightAreBoundedOverAllSessionsOfAnEntry) {

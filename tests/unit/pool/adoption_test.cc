@@ -238,6 +238,7 @@ TEST(Adoption, APageUnderADamagedHeaderIsTakenForNothing) {
     predecessor.add_chunk(memory.span());
     const SlotId slot = put_page(predecessor, slot_shape(kLarge, 1, 0), 1000, kLarge);
     std::byte* const page = predecessor.bytes(slot);
+    unpoison(memory.span().data(), kChunkBytes);
     std::memset(page, 0, kLarge);
     const uint64_t run =
         static_cast<uint64_t>(page - memory.span().data()) / kTestSpanBytes * kTestSpanBytes;
@@ -270,12 +271,14 @@ TEST(Adoption, AChunkWithoutItsLabelWaitsForTheEndOfQuarantineAndIsThenUsable) {
   HostPool predecessor(1, kTestSpanBytes, 7);
   predecessor.add_chunk(memory.span());
   put_page(predecessor, shape, 1, kSmall);
+  unpoison(memory.span().data(), kChunkBytes);
   memory.span()[136] ^= std::byte{1};
   HostPool pool(2, kTestSpanBytes, 8);
   EXPECT_TRUE(adopt(pool, memory.span()).empty());
   EXPECT_EQ(pool.allocate(shape), kNoSlot);
   pool.release_quarantine();
   put_page(pool, shape, 2, kSmall);
+  unpoison(memory.span().data(), kChunkBytes);
   HostPool next(3, kTestSpanBytes, 9);
   EXPECT_EQ(adopt(next, memory.span()).size(), 1u) << "it has a label again";
 }
