@@ -102,4 +102,11 @@ void eventfd_drain(int fd);
 void random_bytes(std::span<std::byte> out);
 uint64_t monotonic_ns();
 
+// Between two looks of a spinning thread: leaves the core's other thread alone for a moment.
+inline void relax_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 }  // namespace kvsidecar

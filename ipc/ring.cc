@@ -78,8 +78,10 @@ SubmissionProducer::SubmissionProducer(const SessionMemory& memory) : memory_(me
 
 bool SubmissionProducer::push(RecordHead head, Bytes payload) {
   KV_CHECK(payload.size() <= kRequestBytesMax);
-  const uint64_t consumed = position_.freed(memory_.info().consumed);
-  if (!position_.has_room(consumed, memory_.geometry.submission_cells)) return false;
+  if (!position_.has_room(consumed_, memory_.geometry.submission_cells / 2)) {
+    consumed_ = position_.freed(memory_.info().consumed);
+    if (!position_.has_room(consumed_, memory_.geometry.submission_cells)) return false;
+  }
   std::byte* cell = submission_cell(memory_, position_.next());
   head.length = head.arena_offset = head.arena_length = 0;
   head.flags = 0;
@@ -89,7 +91,8 @@ bool SubmissionProducer::push(RecordHead head, Bytes payload) {
     head.length = static_cast<uint32_t>(payload.size());
   } else {
     uint32_t block = 0;
-    while (block < memory_.geometry.arena_blocks && arena_used_[block] > consumed) ++block;
+    consumed_ = position_.freed(memory_.info().consumed);
+    while (block < memory_.geometry.arena_blocks && arena_used_[block] > consumed_) ++block;
     if (block == memory_.geometry.arena_blocks) return false;
     arena_used_[block] = position_.next() + 1;
     head.arena_offset = block * kArenaBlockBytes;

@@ -39,6 +39,7 @@ class SubmissionProducer {
  private:
   SessionMemory memory_;
   WriterPosition position_;
+  uint64_t consumed_ = 0;  // as last read: the line is the daemon's, fetching it costs
   uint64_t arena_used_[64] = {};  // position after which each block is free again, 0 = free
 };
 

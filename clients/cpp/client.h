@@ -91,6 +91,7 @@ class Client {
   bool finished(std::span<const uint64_t> ids);
   bool await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns);
   void sleep(Lock& lock, uint64_t until_ns);
+  void spin(Lock& lock, Link& link, uint64_t until_ns, uint64_t& now_ns);
 
   // A registering call's turn: one at a time, the keeper's replay included.
   bool take_turn(Lock& lock, uint64_t until_ns);

@@ -8,17 +8,10 @@
 namespace kvsidecar::clientlib {
 namespace {
 
+constexpr int kLooksPerClock = 16;
 constexpr uint64_t kSleepMaxNs = 50'000'000;
 constexpr uint64_t kFeedPauseNs = 1'000'000;    // while records wait for room in a ring
 constexpr uint64_t kFadingPauseNs = 2'000'000;  // no doorbell rings for a lost link
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 Status unknown_op(uint64_t id) {
   return {Code::kUnknownHandle, "operation " + std::to_string(id) +
@@ -64,6 +57,22 @@ void Client::sleep(Lock& lock, uint64_t until_ns) {
   if (--sleepers_ == 0) lower_sleep_flag(link->memory.cell_page().client_sleeps, 1);
 }
 
+// Looks for an answer until then. On `published` itself: the doorbell would be one more line to
+// fetch from the daemon's core.
+void Client::spin(Lock& lock, Link& link, uint64_t until_ns, uint64_t& now_ns) {
+  const std::atomic<uint64_t>& published = link.memory.info().published;
+  const uint64_t seen = published.load(std::memory_order_acquire);
+  Bytes payload;
+  if (link.consumer.peek(payload) != nullptr) return;
+  lock.unlock();
+  do {
+    for (int i = 0; i < kLooksPerClock && published.load(std::memory_order_acquire) == seen; ++i)
+      relax_cpu();
+    now_ns = monotonic_ns();
+  } while (now_ns < until_ns && published.load(std::memory_order_acquire) == seen);
+  lock.lock();
+}
+
 // True when all have finished. The lock is let go while spinning and sleeping.
 bool Client::await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns) {
   uint64_t now_ns = monotonic_ns();
@@ -75,21 +84,11 @@ bool Client::await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns)
     if (now_ns >= until_ns) return false;
     const std::shared_ptr<Link> link = core_.current;
     if (link && now_ns < spin_until_ns) {
-      const std::atomic<uint32_t>& doorbell = link->memory.info().doorbell;
-      const uint32_t seen = doorbell.load(std::memory_order_relaxed);
-      Bytes payload;
-      if (link->consumer.peek(payload) == nullptr) {
-        lock.unlock();
-        do {
-          for (int i = 0; i < 16 && doorbell.load(std::memory_order_relaxed) == seen; ++i) relax();
-          now_ns = monotonic_ns();
-        } while (now_ns < spin_until_ns && doorbell.load(std::memory_order_relaxed) == seen);
-        lock.lock();
-      }
+      spin(lock, *link, spin_until_ns, now_ns);
     } else {
       sleep(lock, until_ns);
+      now_ns = monotonic_ns();
     }
-    now_ns = monotonic_ns();
   }
 }
 

@@ -46,6 +46,12 @@ void Daemon::State::leave_snapshot() {
   now.epoch = epoch;
   now.chunks = chunks->opened();
   now.chunks_planned = chunks->planned();
+  now.reachable = listener->reachable();
+  if (!now.reachable && reachable)
+    log_event(LogLevel::kError, "socket_gone",
+              {{"path", config.socket},
+               {"text", "no new client can attach; restart kvsidecard to make it again"}});
+  reachable = now.reachable;
   metrics.leave_snapshot(now);
 }
 

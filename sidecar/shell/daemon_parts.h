@@ -97,6 +97,7 @@ struct Daemon::State {
   uint64_t drain_until_ns = 0;  // 0: not draining
   uint32_t asked_by_parent = 0, asked_directly = 0;  // to end
   bool predecessor_told = false;
+  bool reachable = true;  // at the last look
 
   // daemon_build.cc, in this order
   Status claim_directories();
