@@ -157,6 +157,8 @@ Status Daemon::State::start_http() {
     const MetricsSnapshot now = metrics.snapshot();
     const bool scanned = now.gauges.scanned || clock.now_ns() >= scan_until_ns;
     if (now.gauges.draining) return {503, "text/plain", "draining\n"};
+    if (!now.reachable)
+      return {503, "text/plain", "the socket's path is gone: restart kvsidecard\n"};
     if (now.chunks == 0) return {503, "text/plain", "no chunk of the host pool is in yet\n"};
     if (!scanned) return {503, "text/plain", "the store is being scanned\n"};
     return {200, "text/plain", "ready\n"};

@@ -34,6 +34,7 @@ class Listener {
 
   bool step();                             // takes what has arrived; true when there was something
   int fd() const { return epoll_.get(); }  // readable when step() would find something
+  bool reachable() const { return socket_.reachable(); }
   uint64_t next_deadline_ns() const;       // of half-open connections; UINT64_MAX = none
   void drain();                            // from now on HELLO is answered with DRAINING
   void hang_up_all();                      // end of the daemon: closes every connection

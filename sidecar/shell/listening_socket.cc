@@ -76,11 +76,13 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& path,
   return socket;
 }
 
-ListeningSocket::~ListeningSocket() {
+bool ListeningSocket::reachable() const {
   struct stat facts {};
-  if (!path_.empty() && ::lstat(path_.c_str(), &facts) == 0 && facts.st_dev == device_ &&
-      facts.st_ino == inode_)
-    ::unlink(path_.c_str());
+  return ::lstat(path_.c_str(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_;
+}
+
+ListeningSocket::~ListeningSocket() {
+  if (!path_.empty() && reachable()) ::unlink(path_.c_str());
 }
 
 }  // namespace kvsidecar

@@ -17,6 +17,8 @@ class ListeningSocket {
   ListeningSocket(ListeningSocket&&) noexcept = default;
   ~ListeningSocket();  // removes the path if it is still this socket
   int fd() const { return fd_.get(); }
+  // False once somebody has removed or replaced the path: no new client can come.
+  bool reachable() const;
 
  private:
   ListeningSocket() = default;

@@ -16,6 +16,7 @@ struct StoreCounters;
 struct MetricsSnapshot {
   Gauges gauges;
   uint64_t epoch = 0, chunks = 0, chunks_planned = 0;
+  bool reachable = true;  // the socket's path is there
 };
 
 class Metrics {

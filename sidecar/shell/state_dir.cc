@@ -45,8 +45,12 @@ Result<Bytes> checked(Bytes content, const std::string& path) {
 }
 
 Result<std::vector<std::byte>> read_file(const std::string& path) {
-  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  // O_NONBLOCK: a fifo of that name must not hang us.
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) return os_error("open " + path, errno, errno == ENOENT ? Code::kMiss : Code::kIoError);
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return os_error("stat " + path, errno, Code::kIoError);
+  if (!S_ISREG(facts.st_mode)) return invalid(path + " isn't a regular file; remove it");
   std::vector<std::byte> content(kIdentityBytesMax + 4096);
   size_t filled = 0;
   while (filled < content.size()) {
@@ -77,8 +81,11 @@ Status sync_directory(const std::string& path) {
 }
 
 Status make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return os_error("daemon.state_dir: \"" + path + "\" can't be made", errno, Code::kInvalid);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return os_error("daemon.state_dir: \"" + path + "\" can't be made", errno, Code::kInvalid);
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) return {};
+  return invalid("daemon.state_dir: \"" + path + "\" is no directory; remove it");
 }
 
 std::vector<std::string> files_of(const std::string& path) {

@@ -17,15 +17,20 @@ namespace kvsidecar {
 namespace {
 
 // The whole of a small file; empty when there is none.
-Result<std::string> read_small(int directory, const char* name) {
-  UniqueFd fd(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+Result<std::string> read_small(int directory, const std::string& folder, const char* name) {
+  const std::string path = folder + "/" + name;
+  // O_NONBLOCK: a fifo of that name must not hang us.
+  UniqueFd fd(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd) {
     if (errno == ENOENT) return std::string();
-    return os_error(std::string("reading ") + name, errno);
+    return os_error("reading " + path, errno);
   }
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0) return os_error("reading " + path, errno);
+  if (!S_ISREG(facts.st_mode)) return invalid(path + " isn't a regular file; remove it");
   char text[512];
   const ssize_t got = ::pread(fd.get(), text, sizeof text, 0);
-  if (got < 0) return os_error(std::string("reading ") + name, errno);
+  if (got < 0) return os_error("reading " + path, errno);
   return std::string(text, static_cast<size_t>(got));
 }
 
@@ -76,7 +81,7 @@ std::string host_name() {
 Result<Hash128> node_uuid(const std::string& state_directory) {
   auto directory = open_directory(state_directory);
   if (!directory) return directory.status();
-  auto text = read_small(directory->get(), "node");
+  auto text = read_small(directory->get(), state_directory, "node");
   if (!text) return text.status();
   if (text->empty()) {
     Hash128 made;
@@ -118,7 +123,7 @@ Status NodeFolder::take_owner_file() {
   if (!owner_) return os_error("opening " + path_ + "/owner", errno);
   const int locked = ::flock(owner_.get(), LOCK_EX | LOCK_NB);
   const int lock_error = locked == 0 ? 0 : errno;
-  auto text = read_small(directory_.get(), "owner");
+  auto text = read_small(directory_.get(), path_, "owner");
   if (!text) return text.status();
   const std::string node = field(*text, "node"), pid = field(*text, "pid"),
                     host = field(*text, "host");
@@ -145,7 +150,7 @@ Status NodeFolder::take_owner_file() {
 }
 
 Status NodeFolder::take_epoch() {
-  auto text = read_small(directory_.get(), "epoch");
+  auto text = read_small(directory_.get(), path_, "epoch");
   if (!text) return text.status();
   uint32_t highest = static_cast<uint32_t>(std::strtoul(text->c_str(), nullptr, 10));
   // The files have a word too: the epoch file may have been lost.

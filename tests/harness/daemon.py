@@ -95,7 +95,7 @@ class Daemon:
                            f"the log tells {field}")
         return int(found.group(1))
 
-    def write_config(self):
+    def write_config(self, make_store=True):
         lines = []
         for section, keys in self.sections.items():
             lines.append(f"[{section}]")
@@ -103,17 +103,18 @@ class Daemon:
         for entry in self.allow:
             lines.append("[[allow]]")
             lines += [f"{key} = {_toml(value)}" for key, value in entry.items()]
-        os.makedirs(self.path("store"), exist_ok=True)
+        if make_store:
+            os.makedirs(self.path("store"), exist_ok=True)
         with open(self.path("kvsidecar.toml"), "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
         return self.path("kvsidecar.toml")
 
-    def spawn(self):
+    def spawn(self, make_store=True):
         """Starts the process and doesn't wait for it."""
         while readable([self._notify], 0):
             self._notify.recv(4096)
         self._log_begin = len(self.log())
-        command = self.wrapper + [built("kvsidecard"), "--config", self.write_config()]
+        command = self.wrapper + [built("kvsidecard"), "--config", self.write_config(make_store)]
         if not self.supervisor:
             command.append("--no-supervisor")
         with open(self.path("daemon.log"), "ab") as log:
@@ -122,17 +123,24 @@ class Daemon:
                 env=dict(os.environ, NOTIFY_SOCKET=self.path("notify")))
         return self
 
-    def wait_ready(self, seconds=DEADLINE_S):
-        """Until the daemon says READY=1."""
+    def ready_or_ended(self, seconds=DEADLINE_S):
+        """True as soon as the daemon says READY=1, False when it ends before."""
         pidfd = os.pidfd_open(self.process.pid)
         try:
             while True:
                 ready = readable([self._notify, pidfd], seconds)
-                assert self._notify in ready, f"kvsidecard isn't ready:\n{self.log()}"
+                assert ready, f"kvsidecard isn't ready:\n{self.log()}"
+                if self._notify not in ready:
+                    self.process.wait()
+                    return False
                 if b"READY=1" in self._notify.recv(4096):
-                    return self
+                    return True
         finally:
             os.close(pidfd)
+
+    def wait_ready(self, seconds=DEADLINE_S):
+        assert self.ready_or_ended(seconds), f"kvsidecard has ended:\n{self.log()}"
+        return self
 
     def start(self):
         return self.spawn().wait_ready()
@@ -200,7 +208,8 @@ class Daemon:
             return refused.code, refused.read().decode()
 
     def shm_files(self):
-        return sorted(glob.glob(f"/dev/shm/kvsidecar.{self.pool}.*"))
+        folder = self.sections["host_pool"].get("directory", "/dev/shm")
+        return sorted(glob.glob(f"{folder}/kvsidecar.{self.pool}.*"))
 
     def remove(self):
         """The end, whatever has happened before."""

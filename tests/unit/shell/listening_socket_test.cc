@@ -45,6 +45,23 @@ TEST(ListeningSocket, AStaleSocketIsReplacedButALiveOneIsNot) {
   EXPECT_EQ(second.status().code(), Code::kBusy);
 }
 
+TEST(ListeningSocket, IsReachableUntilSomebodyTakesItsPathAway) {
+  const TempDir dir;
+  const std::string path = dir / "s.sock";
+  {
+    const Result<ListeningSocket> socket = ListeningSocket::open(path, std::nullopt);
+    ASSERT_TRUE(socket.ok()) << socket.status().text();
+    EXPECT_TRUE(socket->reachable());
+    ::unlink(path.c_str());
+    EXPECT_FALSE(socket->reachable());
+    const Result<ListeningSocket> another = ListeningSocket::open(path, std::nullopt);
+    ASSERT_TRUE(another.ok()) << another.status().text();
+    EXPECT_FALSE(socket->reachable());
+    EXPECT_TRUE(another->reachable());
+  }
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
 TEST(ListeningSocket, AFileInItsPlaceIsKept) {
   const TempDir dir;
   std::ofstream(dir / "s.sock") << "precious";
