@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client's part of `kvsidecar bench --python`, which starts it: it attaches to the daemon
+"""The Python client's part of `kvsidecar bench --python`, which starts it: attaches to the daemon
 at the socket named, reads a task a line and answers each with the median of one round in
 nanoseconds. What a round is stands in clients/cli/bench/work.h; keys and block numbers are the
 lists that engines have."""
