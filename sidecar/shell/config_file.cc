@@ -7,13 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <sstream>
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
 
 #include "ipc/os.h"
 #include "sidecar/shell/allow_parser.h"
 #include "sidecar/shell/config_keys.h"
 #include "sidecar/shell/nearest.h"
+#include "sidecar/shell/toml.h"
 
 namespace kvsidecar {
 namespace {

@@ -46,6 +46,7 @@ Status set_key(Config& config, const ConfigKey& key, const KeyValue& value);
 // "8GiB", "512KiB", "4096" -> bytes. The error is a remedy without the key's name.
 Result<uint64_t> parse_bytes(const std::string& text);
 
+std::string print_text(const std::string& text);  // as a TOML basic string
 // The value as TOML, with the largest unit that holds it exactly.
 std::string print_value(const Config& config, const ConfigKey& key);
 std::string print_config(const Config& config);  // the effective configuration

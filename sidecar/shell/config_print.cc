@@ -63,7 +63,7 @@ std::string print_allow(const AllowEntry& entry) {
     if (given) granted += (granted.empty() ? "\"" : ", \"") + std::string(name) + "\"";
   text += "\npermissions = [" + granted + "]\ntenant_salts = [";
   for (size_t i = 0; i < p.tenant_salts.size(); ++i)
-    text += (i == 0 ? "\"" : ", \"") + p.tenant_salts[i] + "\"";
+    text += (i == 0 ? "" : ", ") + print_text(p.tenant_salts[i]);
   text += "]\npool_bytes_max = " + std::to_string(p.pool_bytes_max);
   text += "\nstore_bytes_max = " + std::to_string(p.store_bytes_max);
   text += "\nbytes_in_flight_max = " + std::to_string(p.bytes_in_flight_max);

@@ -49,22 +49,6 @@ std::string print_bytes(uint64_t bytes) {
   return std::to_string(bytes);
 }
 
-// As a TOML basic string.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    char code[8];
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned char>(c));
-      out += code;
-      continue;
-    }
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
 std::string print_range(const ConfigKey& key) {
   const auto number = [&](uint64_t n) {
     return key.type == KeyType::kBytes ? print_bytes(n) : std::to_string(n);
@@ -181,9 +165,24 @@ Status set_key(Config& config, const ConfigKey& key, const KeyValue& value) {
   return {};
 }
 
+std::string print_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    char code[8];
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned char>(c));
+      out += code;
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
 std::string print_value(const Config& config, const ConfigKey& key) {
   if (key.type == KeyType::kText)
-    return quoted(*std::get<std::string* (*)(Config&)>(key.field)(const_cast<Config&>(config)));
+    return print_text(*std::get<std::string* (*)(Config&)>(key.field)(const_cast<Config&>(config)));
   const uint64_t number = load_number(config, key);
   if (key.takes_auto && number == kAuto) return "\"auto\"";
   if (key.type == KeyType::kBytes) return print_bytes(number);

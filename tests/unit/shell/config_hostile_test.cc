@@ -84,6 +84,13 @@ TEST(ConfigHostile, WhatIsNoTomlNamesLineAndColumn) {
   EXPECT_TRUE(holds(error_of("[copy]\nthreads = 3\n[copy]\nthreads = 3\n"), "test.toml:3"));
 }
 
+TEST(ConfigHostile, ALetterThatIsNotAsciiOutsideOfAStringIsRefusedWhereItStands) {
+  for (const char* letter : {"\xc3\xbc", "\xcb\xbf", "\xe2\x82\xac", "\xef\xbf\xbd"})
+    for (const char* before :
+         {"", "[copy]\n", "[copy]\nthreads = ", "[copy]\nthreads = \"\"\"a\\\n"})
+      EXPECT_TRUE(holds(error_of(std::string(before) + letter), "test.toml:")) << before << letter;
+}
+
 TEST(ConfigHostile, ALongFileIsRead) {
   std::string text;
   while (text.size() < (1u << 20)) text += "# a line of a file of one mebibyte\n";
@@ -103,6 +110,15 @@ TEST(ConfigHostile, APathWithQuotesIsPrintedSoThatItIsReadBackTheSame) {
   const Result<Config> again = parse_config(print_config(*config), "printed.toml");
   ASSERT_TRUE(again.ok()) << again.status().text();
   EXPECT_EQ(again->store_root, "/a\"b\\c");
+}
+
+TEST(ConfigHostile, ATenantSaltOfAnyCharactersIsPrintedSoThatItIsReadBackTheSame) {
+  const Result<Config> config =
+      parse_config("[[allow]]\nuid = 1\ntenant_salts = [\"a\\\"]\\\\\\n\"]\n", "test.toml");
+  ASSERT_TRUE(config.ok()) << config.status().text();
+  const Result<Config> again = parse_config(print_config(*config), "printed.toml");
+  ASSERT_TRUE(again.ok()) << again.status().text();
+  EXPECT_EQ(again->allow.at(0).permissions.tenant_salts, std::vector<std::string>{"a\"]\\\n"});
 }
 
 TEST(ConfigHostile, AListeningAddressThatIsNoneIsRefused) {
