@@ -19,6 +19,7 @@ enum class Bug : uint8_t {
   kPutAfterAbandon,    // a part counts although its claim was not COPYING any more
   kAdoptedSlotAtOnce,  // FILLING slots of an earlier epoch are free at once
   kClearNotKept,       // a clear's generation is not written down
+  kDoneTwice,          // a store reports a read twice
 };
 
 #if defined(KVSIDECAR_PLANTED_BUGS)

@@ -224,9 +224,9 @@ void Actor::die(const char* why) {
   down();
 }
 
-void Actor::daemon_killed() {
+void Actor::daemon_killed(bool reads) {
   if (engine_ == nullptr) return;
-  read();
+  if (reads) read();
   for (Pending& pending : pending_)
     for (uint32_t i = 0; i < pending.items.size(); ++i) {
       Item& item = pending.items[i];
@@ -238,6 +238,7 @@ void Actor::daemon_killed() {
         const std::string wrong = shared_.model.end_write(item.stamp, state == ClaimState::kDone,
                                                           last, shared_.trace.now());
         if (!wrong.empty()) violation(wrong);
+        shared_.model.page_perhaps_fresh(page(use, item.key), use.generation);
       } else if (state != ClaimState::kCopying && state != ClaimState::kDone &&
                  state != ClaimState::kFailed &&
                  stamped(use.blocks.bytes(item.block)) != item.stamp) {

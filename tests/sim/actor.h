@@ -27,7 +27,8 @@ class Actor {
 
   void die(const char* why);
   // The daemon was killed: called before its memory goes.
-  void daemon_killed();
+  // `reads`: what it had answered by then.
+  void daemon_killed(bool reads);
 
  private:
   struct Use {  // of a space
@@ -127,7 +128,7 @@ class Actor {
   const int number_;
   const ActorPlan plan_;
   std::unique_ptr<testing::Engine> engine_;
-  size_t stage_ = 0;  // of the set-up; plan_.spaces * 2 + 1 = done
+  size_t stage_ = 0;             // of the set-up; plan_.spaces * 2 + 1 = done
   uint64_t set_up_request_ = 0;  // 0 = the stage was not begun
   uint64_t cleared_before_ = 0;  // generation that was known when it was sent
   Handle region_ = 0;

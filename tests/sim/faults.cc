@@ -100,6 +100,12 @@ bool WatchedStore::poll(StoreDone& done) {
   done = std::move(*chosen);
   done_.erase(chosen);
   if (!done.found) reads_.erase(done.token);
+  if (planted(Bug::kDoneTwice) && done.op == StoreOp::kRead && random_.next() % 8 == 0) {
+    done_.emplace_back();
+    done_.back().op = StoreOp::kRead;
+    done_.back().token = done.token;
+    done_.back().status = Code::kIoError;
+  }
   return true;
 }
 

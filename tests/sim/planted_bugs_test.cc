@@ -64,23 +64,34 @@ TEST_P(PlantedBug, IsFoundAsABrokenPromise) {
 INSTANTIATE_TEST_SUITE_P(
     Each, PlantedBug,
     ::testing::Values(
-        Planted{Bug::kSlotReusedInFlight, "SlotReusedInFlight", "bytes that are no page\'s"},
-        Planted{Bug::kVisibleBeforeLastPart, "VisibleBeforeLastPart", "bytes that are no page\'s"},
+        Planted{Bug::kSlotReusedInFlight, "SlotReusedInFlight", "bytes that are no page's"},
+        Planted{Bug::kVisibleBeforeLastPart, "VisibleBeforeLastPart", "bytes that are no page's"},
         Planted{Bug::kStaleDigest, "StaleDigest", "did not prove itself"},
         Planted{Bug::kLostCompletion, "LostCompletion", "never ended"},
         Planted{Bug::kLeaseOutlivesSession, "LeaseOutlivesSession", "dead session"},
         Planted{Bug::kGetAfterRevoke, "GetAfterRevoke", "changed while it was the engine's"},
         Planted{Bug::kPutAfterAbandon, "PutAfterAbandon", "bytes"},
-        Planted{Bug::kAdoptedSlotAtOnce, "AdoptedSlotAtOnce", "bytes that are no page\'s"},
+        Planted{Bug::kAdoptedSlotAtOnce, "AdoptedSlotAtOnce", "bytes that are no page's"},
         Planted{Bug::kClearNotKept, "ClearNotKept", "generation that was cleared"}),
     [](const auto& instance) { return std::string(instance.param.name); });
+
+// Whose command a second completion ends nobody can tell any more: the daemon stops, and whoever
+// restarts it finds its pages again.
+TEST(BrokenContract, ACompletionThatComesTwiceStopsTheDaemon) {
+  plant(Bug::kDoneTwice);
+  const Found found = find("the daemon aborts");
+  plant(Bug::kNone);
+  ASSERT_NE(found.seed, 0u);
+  EXPECT_EQ(found.otherwise, 0);
+  EXPECT_TRUE(says(found.outcome.violation, "check failed")) << found.outcome.violation;
+}
 
 // The run that is left fails in the same way, is a small part of the first, and replays.
 TEST(Shrinking, AFailingSeedBecomesAShortRunThatFailsTheSame) {
   plant(Bug::kGetAfterRevoke);
   const auto [seed, outcome, otherwise] = find("was changed while it was the engine's");
   ASSERT_NE(seed, 0u);
-  const Shrunk shrunk = shrink(seed, outcome);
+  const Shrunk shrunk = shrink(seed, outcome, 300);
   std::printf("%s\n", shrunk.report().c_str());
   EXPECT_LT(shrunk.moves.size(), shrunk.moves_before / 4);
   const auto moves = parse_moves(text_of(shrunk.moves));

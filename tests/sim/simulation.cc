@@ -9,7 +9,7 @@
 namespace kvsidecar::sim {
 namespace {
 
-constexpr int kCalmRounds = 60;
+constexpr int kCalmRounds = 60, kStepsToDie = 200;
 constexpr uint64_t kCalmNs = 1'000'000'000;
 constexpr uint64_t kMovesPerFullLook = 32;
 
@@ -73,26 +73,63 @@ void Simulation::start_daemon() {
   shared_.trace.event("daemon of epoch " + std::to_string(plan.node.epoch) + " starts");
 }
 
+Simulation::Remains Simulation::remains_now() {
+  return {copy_of(remains_.chunk), remains_.namespaces, *disk_, writes_in_flight()};
+}
+
+std::vector<LateWrite> Simulation::writes_in_flight() const {
+  std::vector<LateWrite> writes;
+  if (store_ != nullptr) writes = store_->reads_in_flight();
+  add_copies_in_flight(node_->conductor().world(), writes);
+  return writes;
+}
+
+void Simulation::go_on_until(const std::function<bool()>& reached) {
+  for (int i = 0; i < kStepsToDie && !reached(); ++i) {
+    if (shared_.random.one_in(3))
+      actors_[shared_.random.below(actors_.size())]->act();
+    else
+      node_->step_one(shared_.random);
+    take_excuses();
+  }
+}
+
+// All go on until the conductor is killed after one of its stores to a slot table; null when it
+// makes none.
+std::optional<Simulation::Remains> Simulation::die_in_a_turn() {
+  std::optional<Remains> remains;
+  uint64_t stores_left = 1 + shared_.random.below(30);  // publishing a page is some 20
+  node_->pool().observe_stores([&] {
+    if (stores_left > 0 && --stores_left == 0) remains = remains_now();
+  });
+  go_on_until([&] { return remains.has_value(); });
+  node_->pool().observe_stores(nullptr);
+  return remains;
+}
+
 // As by SIGKILL: what was in flight just stops. The parts are taken down in order, which moves
 // memory, records and disk on; so those are put back to what they were at the kill.
 void Simulation::kill_daemon() {
   const bool power = shared_.random.one_in(4);  // the machine went, not only the daemon
-  shared_.trace.event(power ? "power fails" : "daemon is killed");
-  const std::vector<uint64_t> memory = copy_of(remains_.chunk);
-  const testing::KeptNamespaces records = remains_.namespaces;
-  const MemoryDisk disk = *disk_;
-  if (store_ != nullptr) {
-    late_writes_ = store_->reads_in_flight();
-    store_->set_faults({}, {});
-  }
-  add_copies_in_flight(node_->conductor().world(), late_writes_);
+  std::optional<Remains> in_turn;
+  if (!power && shared_.random.one_in(2))
+    in_turn = die_in_a_turn();
+  else if (!power)  // or while its slots are written to, rather than at rest
+    go_on_until([this] { return writes_in_flight().size() >= 3; });
+  shared_.trace.event(power     ? "power fails"
+                      : in_turn ? "daemon is killed in a turn"
+                                : "daemon is killed");
+  const Remains remains = in_turn ? std::move(*in_turn) : remains_now();
+  if (store_ != nullptr) store_->set_faults({}, {});
   faults_.chances = {};
-  for (auto& actor : actors_) actor->daemon_killed();
+  // What that turn has answered was never sent.
+  for (auto& actor : actors_) actor->daemon_killed(!in_turn);
   node_.reset();
   store_.reset();
-  std::memcpy(remains_.chunk.data(), memory.data(), remains_.chunk.size());
-  remains_.namespaces.records = records.records;
-  *disk_ = disk;
+  std::memcpy(remains_.chunk.data(), remains.memory.data(), remains_.chunk.size());
+  remains_.namespaces.records = remains.records.records;
+  *disk_ = remains.disk;
+  late_writes_ = remains.late_writes;
   if (power) {
     std::memset(remains_.chunk.data(), 0, remains_.chunk.size());
     disk_->crash(shared_.random);
@@ -126,7 +163,7 @@ void Simulation::land_late_writes() {
   if (predecessor_gone_) return;
   for (const LateWrite& write : late_writes_)
     if (random.one_in(4)) scribble(write, random);
-  if (!random.one_in(3)) return;
+  if (!random.one_in(6)) return;
   shared_.trace.event("the predecessor is gone");
   late_writes_.clear();
   predecessor_gone_ = true;
@@ -163,8 +200,8 @@ void Simulation::one_move() {
   if (dice < shared_.plan.restarts_per_10k) return restart_daemon();
   if (dice < 6000) return node_->step_one(random);
   if (dice < 9000) return actors_[random.below(actors_.size())]->act();
-  if (dice < 9800) return pass_time();
-  if (dice < 9900) return change_faults();
+  if (dice < 9700) return pass_time();
+  if (dice < 9800) return change_faults();
   land_late_writes();
 }
 

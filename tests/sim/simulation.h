@@ -30,6 +30,17 @@ class Simulation {
 
  private:
   void start_daemon();
+  // What a killed daemon leaves behind.
+  struct Remains {
+    std::vector<uint64_t> memory;
+    testing::KeptNamespaces records;
+    MemoryDisk disk;
+    std::vector<LateWrite> late_writes;
+  };
+  Remains remains_now();
+  std::vector<LateWrite> writes_in_flight() const;
+  void go_on_until(const std::function<bool()>& reached);
+  std::optional<Remains> die_in_a_turn();
   void kill_daemon();
   void rot_memory();
   void restart_daemon();
