@@ -160,12 +160,12 @@ std::string broken_accounts(const World& world) {
   std::map<uint32_t, uint32_t> sessions;
   for (size_t slot = 0; slot < world.slot_entries.size(); ++slot)
     if (world.slot_entries[slot] != kNoEntry)
-      pool[world.slot_accounts[slot]] += world.parts.pool->slot_bytes(static_cast<SlotId>(slot));
+      pool[world.slot_accounts[slot]] += world.parts.pool->taken_bytes(static_cast<SlotId>(slot));
   for (const auto& [hash, filling] : world.fillings)
-    pool[world.slot_accounts[filling->slot]] += world.parts.pool->slot_bytes(filling->slot);
+    pool[world.slot_accounts[filling->slot]] += world.parts.pool->taken_bytes(filling->slot);
   for (const auto& [entry, fetch] : world.fetches)
     if (fetch->from_store && fetch->slot != kNoSlot)
-      pool[world.slot_accounts[fetch->slot]] += world.parts.pool->slot_bytes(fetch->slot);
+      pool[world.slot_accounts[fetch->slot]] += world.parts.pool->taken_bytes(fetch->slot);
   for (const auto& [id, session] : world.sessions) {
     const uint32_t account = session->permissions.entry;
     uint64_t bytes = 0;
