@@ -95,7 +95,9 @@ Result<Attaching> prepare(World& world, Session& session, const AttachRequest& r
   return attaching;
 }
 
+// Harmless on one that was answered at its deadline.
 void answer_error(World& world, const OpRef& op, const Status& status) {
+  if (op->answered) return;
   answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
 }
 
@@ -153,7 +155,7 @@ void start_attach(World& world, const OpRef& op, const AttachRequest& request) {
         NamespaceInfo& known = *attachment.space;
         known.saved = known.saved || **kept >= known.generation;
         known.generation = std::max(known.generation, **kept);
-        finish_attach(world, op, attachment);
+        if (!op->answered) finish_attach(world, op, attachment);
       }));
 }
 
@@ -181,10 +183,17 @@ void start_clear(World& world, const OpRef& op, const ClearRequest& request) {
         world.count.clears.add();
         world.log.event("namespace_cleared", "namespace=" + to_hex(space->id) +
                                                  " generation=" + std::to_string(**kept));
+        if (op->answered) return;  // its session may be gone, or must not put as if it knew
         const auto own = op->session->attachments.find(handle);
         if (own != op->session->attachments.end()) own->second.generation = space->generation;
         answer(world, *op, Code::kOk, 0, space->generation, {});
       }));
+}
+
+void expire_record(World& world, const OpRef& op) {
+  answer_error(world, op,
+               {Code::kTimeout, "the state directory didn't take the namespace's record in time; "
+                                "look at the disk under daemon.state_dir"});
 }
 
 Result<Attachment*> find_attachment(World& world, Session& session, Handle handle) {

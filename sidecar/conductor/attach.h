@@ -8,6 +8,8 @@ namespace kvsidecar {
 
 void start_attach(World& world, const OpRef& op, const AttachRequest& request);
 void start_clear(World& world, const OpRef& op, const ClearRequest& request);
+// Answers one of the two whose record isn't saved at its deadline. A clear may still happen.
+void expire_record(World& world, const OpRef& op);
 
 // The attachment behind a handle; kUnknownHandle, kStaleHandle, kStaleNamespace.
 Result<Attachment*> find_attachment(World& world, Session& session, Handle handle);

@@ -210,6 +210,7 @@ bool Conductor::has_session_room(const Permissions& permissions) const {
   if (world_->turn_order.size() >= world_->limits.sessions_max) return false;
   const auto account = world_->accounts.find(permissions.entry);
   return permissions.sessions_max == 0 || account == world_->accounts.end() ||
+  if (world_->reaper_is_behind()) return false;  // each session leaves it its memory
          account->second.sessions < permissions.sessions_max;
 }
 

@@ -171,7 +171,7 @@ void make_ready(World&, const ItemRef& ref) {
   if (item.state == ItemState::kSettled) return;
   item.state = ItemState::kReady;
   Session& session = *ref.op->session;
-  (ref.op->type == RecordType::kPut ? session.stores : session.loads).push_back(ref);
+  push_item(ref.op->type == RecordType::kPut ? session.stores : session.loads, ref);
 }
 
 bool start_copies(World& world) {

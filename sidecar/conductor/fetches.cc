@@ -180,7 +180,7 @@ bool publish(World& world, EntryId entry, Fetch& fetch) {
 void fetch(World& world, EntryId entry, const SlotShape& shape, const ItemRef* waiter) {
   const auto found = world.fetches.find(entry);
   if (found != world.fetches.end()) {
-    if (waiter != nullptr) found->second->waiters.push_back(*waiter);
+    if (waiter != nullptr) push_item(found->second->waiters, *waiter);
     return;
   }
   auto started = std::make_unique<Fetch>();

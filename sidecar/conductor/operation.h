@@ -3,6 +3,8 @@
 // operation lives until the last of them has let go, also when its session is gone; a settled item
 // in a queue is skipped there.
 #pragma once
+#include <bit>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -98,5 +100,15 @@ struct ItemRef {
   uint32_t index = 0;
   OpItem& item() const { return op->items[index]; }
 };
+
+// A settled item stays in its queue until it is reached. Where that takes long (a stalled store)
+// clients could ask and cancel without end: the settled ones go before the queue doubles.
+template <typename ItemQueue>
+void push_item(ItemQueue& queue, const ItemRef& ref) {
+  constexpr size_t kKept = 64;
+  if (queue.size() >= kKept && std::has_single_bit(queue.size()))
+    std::erase_if(queue, [](const ItemRef& r) { return r.item().state == ItemState::kSettled; });
+  queue.push_back(ref);
+}
 
 }  // namespace kvsidecar

@@ -86,7 +86,7 @@ void start_item(World& world, const ItemRef& ref) {
   if (part.state == Filling::Part::kDone) return settle(world, ref, Code::kOkPart);
   if (part.state == Filling::Part::kCopying) {
     item.state = ItemState::kFollowing;
-    part.followers.push_back(ref);
+    push_item(part.followers, ref);
     return;
   }
   set_lonely(world, filling, false);

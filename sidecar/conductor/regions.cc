@@ -20,7 +20,7 @@ void close_pending(World& world, Session& session, uint64_t token) {
   const auto found = session.pending_fds.find(token);
   auto fd = std::make_shared<UniqueFd>(std::move(found->second));
   session.pending_fds.erase(found);
-  if (*fd) world.send(make_errand([fd] { fd->reset(); }, nullptr));
+  if (*fd && !world.reaper_is_behind()) world.send(make_errand([fd] { fd->reset(); }, nullptr));
 }
 
 void import_region(Device& device, Import& import, const RegisterRegionRequest& request,

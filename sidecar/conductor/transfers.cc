@@ -117,6 +117,8 @@ uint64_t access_of(World& world, Session& session, const Operation& op) {
 
 void expire(World& world, const OpRef& op) {
   if (op->type == RecordType::kRegisterRegion) return fd_missed(world, op);
+  if (op->type == RecordType::kAttach || op->type == RecordType::kClear)
+    return expire_record(world, op);
   for (uint32_t i = 0; i < op->items.size(); ++i) {
     const ItemState state = op->items[i].state;
     if (state == ItemState::kSettled || state == ItemState::kCopying) continue;

@@ -95,6 +95,7 @@ struct World {
   uint32_t errands_away = 0;
 
   ScrubState scrub;  // scrub.h
+  bool reaper_is_behind() const { return errands_waiting.size() >= 1024; }
   std::vector<EntryId> slot_entries;    // SlotId -> entry, kNoEntry
   std::vector<uint32_t> slot_accounts;   // SlotId -> account it is charged to
   std::vector<uint16_t> entry_accounts;  // EntryId -> account its store copy is charged to

@@ -243,7 +243,7 @@ void wait_durable(World& world, const ItemRef& ref, EntryId entry) {
     return settle(world, ref, Code::kNotStored);
   }
   item.state = ItemState::kDurable;
-  world.durable_waiters[entry].push_back(ref);
+  push_item(world.durable_waiters[entry], ref);
 }
 
 void found_in_store(World& world, EntryId entry) {

@@ -165,5 +165,52 @@ TEST_F(ManyChecks, TheirDeadlineEndsTheWaitAndNothingIsLeft) {
   for (const Code code : again.items) EXPECT_EQ(code, Code::kOk);
 }
 
+class StalledStore : public Turns {
+ protected:
+  StalledStore() { with_store = true; }
+};
+
+TEST_F(StalledStore, GetsThatAreCancelledLeaveNothingBehind) {
+  start();
+  auto e = engine();
+  ASSERT_EQ(put(*e, 1), Code::kOk);
+  ASSERT_TRUE(node->settle());
+  evict(*e, 1);
+  ASSERT_TRUE(node->settle());
+  set_store_faults({.held = true});
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t request = e->get({}, {1}, e->layout, {1});
+    e->wait(e->send(RecordType::kCancel, CancelRequest{request}));
+    ASSERT_TRUE(answered(*e, request));
+  }
+  const World& world = node->conductor().world();
+  ASSERT_EQ(world.fetches.size(), 1u);
+  EXPECT_LE(world.fetches.begin()->second->waiters.size(), 64u);
+  const uint64_t last = e->get({}, {1}, e->layout, {1});
+  set_store_faults({});
+  EXPECT_EQ(e->wait(last).items[0], Code::kOk) << "who still waits is served";
+}
+
+TEST_F(Turns, AnAttachAndAClearEndAtTheirDeadlineThoughTheDiskHangs) {
+  start();
+  auto e = engine();
+  const uint64_t attach = e->attach(fields_of(2 * kPage));
+  const uint64_t clear = e->send(RecordType::kClear, ClearRequest{e->space, {}});
+  node->conductor().step();  // no reaper turns
+  clock.advance_ns(2 * e->timeout_ns);
+  node->conductor().step();
+  for (const uint64_t request : {attach, clear}) {
+    ASSERT_TRUE(answered(*e, request));
+    EXPECT_EQ(e->answer(request)->status(), Code::kTimeout);
+    EXPECT_NE(e->answer(request)->text.find("state_dir"), std::string::npos);
+  }
+  const Handle space = e->space;
+  e->die();
+  ASSERT_TRUE(node->settle());  // they come back to a session that is gone
+  auto next = engine();
+  EXPECT_NE(next->space, space);
+  EXPECT_EQ(put(*next, 1), Code::kOk);
+}
+
 }  // namespace
 }  // namespace kvsidecar::testing
