@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: how near the file store comes to the disk. Method: pages of 1 MiB are written and read at
-// depth 32 through a store worker, beside fio with io_uring and O_DIRECT on the same folder and
-// size, both from shared memory as the host pool's is, in turns; the medians of an even number of
-// rounds are compared. Then a folder with a million directory entries is scanned. Beside the
+// Goal: how near the file store comes to the disk (O8-08). Method: pages of 1 MiB are written and
+// read at depth 32 through a store worker, beside fio with io_uring and O_DIRECT on the same folder
+// and size, both from shared memory as the host pool's is, in turns; the medians of an even number
+// of rounds are compared. Then a folder with a million directory entries is scanned. Beside the
 // common arguments: --directory DIR (where; default: here), --bytes N (of each run).
 #include <fcntl.h>
 #include <time.h>

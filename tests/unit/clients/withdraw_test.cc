@@ -2,6 +2,7 @@
 // Goal: blocks come back without the daemon's help, and never while somebody may still write them.
 // Method: a peer that is frozen (takes nothing), or claims and then neither copies nor answers; the
 // statuses, the claims and what is reported free are compared with what the header promises.
+#include <algorithm>
 #include <csignal>
 
 #include <poll.h>
@@ -49,6 +50,38 @@ TEST_F(ClientWithdraw, AGetThatNobodyTakesIsRevokedAtItsDeadline) {
   auto again = engine.client->get(engine.transfer(keys, numbers(2, 2)));
   ASSERT_TRUE(again->wait().ok());
   EXPECT_TRUE(engine.holds(0, 1));
+}
+
+// O8-03: asking what has finished is a look into shared memory: no record goes to the daemon.
+TEST_F(ClientWithdraw, PollingSendsNothingHoweverManyOperationsAreInFlight) {
+  Engine engine(folder.socket(), 16);
+  knobs.holds_copies = true;
+  std::vector<client::Op> flying;
+  for (const uint32_t in_flight : {0u, 1u, 16u}) {
+    while (flying.size() < in_flight) {
+      const auto number = static_cast<uint32_t>(flying.size());
+      const auto keys = make_keys(number, 1);
+      const auto at = numbers(number, 1);
+      auto put = engine.client->put(engine.transfer(keys, at));
+      ASSERT_TRUE(put.ok());
+      flying.push_back(std::move(*put));
+    }
+    const auto puts_seen = [this] {
+      const std::vector<Seen> seen = peer.seen();
+      return std::count_if(seen.begin(), seen.end(),
+                           [](const Seen& one) { return one.type == RecordType::kPut; });
+    };
+    while (puts_seen() < in_flight) (void)::poll(nullptr, 0, 1);
+    const size_t before = peer.seen().size();
+    kvs_event event;
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(0u, kvs_poll(engine.client->c(), &event, 1));
+    // A record sent by then would have been seen before this one.
+    const auto key = make_keys(0, 1);
+    auto marker =
+        engine.client->lookup({.keys = client::keys(key, kKeyBytes), .pools = {{engine.ns, 0, 0}}});
+    ASSERT_TRUE(marker.ok() && marker->wait().ok());
+    EXPECT_EQ(before + 1, peer.seen().size()) << in_flight << " in flight";
+  }
 }
 
 TEST_F(ClientWithdraw, ACancelledPutIsFreeAtOnce) {

@@ -59,6 +59,31 @@ TEST(CopyWorker, NeighboursAreCopiedInOnePiece) {
   EXPECT_EQ(rig.device.last().bytes, 4 * 4096u);
 }
 
+// O8-01: a copy call for each layer of each block would cost more than the bytes.
+TEST(CopyWorker, FiveHundredBlocksOf32LayersTakeNoMorePiecesThanRunsInAFewBatches) {
+  constexpr uint32_t kBlocks = 512, kLayers = 32;
+  for (const bool shuffled : {false, true}) {
+    ManualRig rig(kBlocks, kLayers, 256);
+    if (shuffled)
+      for (uint32_t i = 0; i < kBlocks; ++i) rig.items[i].block = i * 101 % kBlocks;
+    rig.submit(CopyKind::kPut, 1, 0, kBlocks);
+    EXPECT_EQ(rig.run_out(), std::vector<uint64_t>{1});
+    size_t pieces = 0;
+    for (const ManualDevice::Batch& batch : rig.device.batches) pieces += batch.pieces.size();
+    EXPECT_LE(pieces, size_t{kBlocks} * kLayers);
+    EXPECT_LE(rig.device.batches.size(), kBlocks * kLayers / kBatchPieces + 1);
+  }
+}
+
+// O8-01
+TEST(CopyWorker, RunsThatTouchAreOneCallHoweverManyBlocksTheySpan) {
+  ManualRig rig(512, 1, 4096);
+  rig.submit(CopyKind::kPut, 1, 0, 512);
+  rig.run_out();
+  ASSERT_EQ(rig.device.batches.size(), 1u);
+  EXPECT_EQ(rig.device.last().pieces.size(), 1u);
+}
+
 TEST(CopyWorker, ExplicitPiecesAreThePartInTheirOrder) {
   ManualRig rig(1, 1, 12288);
   fill_pattern(rig.region.memory.data(), 12288, 1);
@@ -72,6 +97,7 @@ TEST(CopyWorker, ExplicitPiecesAreThePartInTheirOrder) {
   EXPECT_EQ(std::memcmp(rig.host(0) + 4096, rig.region.memory.data(), 8192), 0);
 }
 
+// O8-02: large work goes in batches of 8 MiB at most, and a small load waits for one of them.
 TEST(CopyWorker, ALoadThatArrivesDuringAStoreGoesBeforeTheRestOfIt) {
   ManualRig rig(3, 1, 12 * kMiB);
   rig.submit(CopyKind::kPut, 1, 0, 1);

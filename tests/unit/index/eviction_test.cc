@@ -134,6 +134,7 @@ TEST(Eviction, LeasedPagesAreNeverChosen) {
   EXPECT_EQ(pool.eviction.resident(), 100u);
 }
 
+// O8-10: no call walks over all pages.
 TEST(Eviction, ALookForAVictimIsBoundedAndGoesOnWhereItEnded) {
   constexpr uint32_t kSlots = 5000;
   Pool pool(kSlots);
@@ -193,6 +194,7 @@ TEST(Eviction, NoOrderOfKeysThatAClientSendsHidesPages) {
   }
 }
 
+// O8-09: what is asked for again stays, however much is written once.
 TEST(Eviction, AScanOfOneTimePromptsDoesNotFlushReusedPrompts) {
   // Each of 20 prompts of 10 pages comes back after 20 * (10 + 30) pages; the pool holds 400.
   Pool pool(400);

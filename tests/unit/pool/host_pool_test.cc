@@ -132,6 +132,7 @@ TEST(HostPool, AQuarantinedSlotIsCountedAndKeptUntilReleased) {
   EXPECT_EQ(pool.allocate(shape), full);
 }
 
+// O8-12: the sums are kept as slots change hands, and equal a count of all that is held.
 TEST(HostPool, EveryByteHasOneAccountThroughRandomUse) {
   TestMemory memory(16 * kTestSpanBytes);
   HostPool pool(1, kTestSpanBytes);

@@ -20,6 +20,7 @@ TEST(IdlePolicy, ItLooksOnForTheSpinTimeAndAgainAfterWork) {
   EXPECT_TRUE(idle.should_sleep(1201));
 }
 
+// O8-07
 TEST(IdlePolicy, OnFewCoresItDoesNotSpin) {
   EXPECT_EQ(IdlePolicy::automatic_spin_ns(2), 0u);
   EXPECT_GT(IdlePolicy::automatic_spin_ns(8), 0u);
