@@ -137,7 +137,14 @@ Result<int> SubmissionConsumer::pop(RecordHead& head, std::byte* payload, uint32
 }
 
 bool SubmissionConsumer::has_records() const {
-  return position_.look_again(memory_.submission_head().published) != position_.next();
+  if (position_.look_again(memory_.submission_head().published) == position_.next()) return false;
+  // The lines that taking it will need come from the client's core while the turn begins.
+  const std::byte* cell = submission_cell(memory_, position_.next());
+  __builtin_prefetch(cell);
+  __builtin_prefetch(cell + sizeof(RecordHead));
+  __builtin_prefetch(&memory_.cell_page().consumed);
+  __builtin_prefetch(&memory_.cell_page().client_sleeps);
+  return true;
 }
 
 void SubmissionConsumer::publish_consumed() { position_.free_taken(memory_.info().consumed); }

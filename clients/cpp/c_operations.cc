@@ -50,6 +50,10 @@ kvs_status kvs_release(kvs_client* client, uint64_t lease, uint64_t timeout_ns, 
                [&](Client& c, uint64_t& id) { return c.release(lease, timeout_ns, id); });
 }
 
+kvs_status kvs_noop(kvs_client* client, uint64_t timeout_ns, kvs_op* op) {
+  return begin(client, op, [&](Client& c, uint64_t& id) { return c.noop(timeout_ns, id); });
+}
+
 kvs_status kvs_delete(kvs_client* client, kvs_namespace ns, const kvs_keys* keys,
                       uint64_t timeout_ns, kvs_op* op) {
   return begin(client, op, [&](Client& c, uint64_t& id) -> Status {

@@ -62,6 +62,7 @@ class Client {
   Status transfer(RecordType type, const kvs_transfer_args& args, uint64_t& id);
   Status remove(uint64_t space, const kvs_keys& keys, uint64_t timeout_ns, uint64_t& id);
   Status release(uint64_t lease, uint64_t timeout_ns, uint64_t& id);
+  Status noop(uint64_t timeout_ns, uint64_t& id);
   Status clear(uint64_t space, const uint8_t* namespace_id, uint64_t timeout_ns, uint64_t& id);
   Status stat(uint32_t what, uint64_t timeout_ns, uint64_t& id);
   Status why(const uint8_t* namespace_id, Bytes key, uint64_t timeout_ns, uint64_t& id);

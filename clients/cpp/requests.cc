@@ -244,6 +244,12 @@ Status Client::release(uint64_t lease, uint64_t timeout_ns, uint64_t& id) {
   return start(std::move(op), timeout_ns, id);
 }
 
+Status Client::noop(uint64_t timeout_ns, uint64_t& id) {
+  auto op = std::make_unique<Operation>();  // its type is the default
+  Lock lock(mutex_);
+  return start(std::move(op), timeout_ns, id);
+}
+
 Status Client::clear(uint64_t space, const uint8_t* namespace_id, uint64_t timeout_ns,
                      uint64_t& id) {
   auto op = std::make_unique<Operation>();

@@ -70,7 +70,7 @@ class BenchEngine {
   Result<double> lookup(const std::vector<std::byte>& keys, uint64_t found);
   // Later transfers use the blocks in another order.
   void shuffle_blocks();
-  // The smallest request that the daemon answers: the release of a lease that nobody has.
+  // The smallest request that the daemon answers.
   Result<double> empty_request();
   // Puts pages number .. number + count - 1 in batches.
   Status fill(uint64_t number, uint64_t count);

@@ -105,6 +105,10 @@ class RealDaemon : public ::testing::Test {
         [&](kvs_client* c, kvs_op* op) { return kvs_release(c, found->lease(), 0, op); });
     ASSERT_TRUE(released.ok());
     EXPECT_TRUE(released->wait().ok()) << released->text();
+    auto nothing =
+        engine.client->begin([](kvs_client* c, kvs_op* op) { return kvs_noop(c, 0, op); });
+    ASSERT_TRUE(nothing.ok());
+    EXPECT_TRUE(nothing->wait().ok()) << nothing->text();
   }
 
   std::string folder, pool;
