@@ -120,8 +120,9 @@ void expire_lookup(World& world, Session& session) {
   RecordHead head{};
   head.request = late.request;
   head.type = static_cast<uint16_t>(RecordType::kLookup);
-  const Status status(Code::kTimeout, "lookup: " + std::to_string(late.keys.size() / late.key_bytes) +
-                                          " of its " + std::to_string(late.total) +
+  const size_t came = late.keys.size() / late.key_bytes;
+  const Status status(Code::kTimeout, "lookup: " + std::to_string(came) + " of its " +
+                                          std::to_string(late.total) +
                                           " keys came before its deadline");
   refuse(world, session, head, late.received_ns, status, static_cast<uint32_t>(late.cells.size()));
 }

@@ -13,8 +13,8 @@
 namespace kvsidecar {
 namespace {
 
-// What a session may take in one turn, in bytes of requests: sixteen small ones or one large one, so
-// that nobody waits for more than one large request of each other session.
+// What a session may take in one turn, in bytes of requests: sixteen small ones or one large one,
+// so that nobody waits for more than one large request of each other session.
 constexpr uint64_t kTurnBytes = 32 * 1024, kRecordBytesMin = 2 * 1024;
 
 // By type where the length doesn't say it: these walk all namespaces or sessions.

@@ -4,7 +4,8 @@
 // with an offset; pieces of one batch run in any order; nothing is used after close; an exporter's
 // death keeps its memory until close; any operation may fail, late or for good.
 //
-// Threads: takes is the conductor's; import, echo, close block and run on a reaper. A CopyQueue belongs to one copy worker.
+// Threads: takes is the conductor's; import, echo, close block and run on a reaper. A CopyQueue
+// belongs to one copy worker.
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -61,8 +61,8 @@ struct HostPool::State {
 
   struct Span {
     std::byte* memory = nullptr;
-    uint64_t nonce = 0;        // of its chunk
-    uint32_t head = kNone;     // of the run it is in
+    uint64_t nonce = 0;     // of its chunk
+    uint32_t head = kNone;  // of the run it is in
     std::unique_ptr<Run> run;  // only at the head
     bool reserved = false;     // emptied by the drain, not yet in the common list
     SlotShape clean;           // its table has only FREE entries of this shape; {} = unknown
@@ -78,8 +78,7 @@ struct HostPool::State {
   State(uint64_t epoch_number, uint64_t bytes, uint64_t nonce_of_new_chunks);
 
   // host_pool_runs.cc
-  // First number; they are not empty yet.
-  uint32_t add_spans(std::span<std::byte> memory, uint64_t chunk_nonce);
+  uint32_t add_spans(std::span<std::byte> memory, uint64_t chunk_nonce);  // not empty yet
   SpanPlace place(uint32_t span) const;
   void clear_header(uint32_t span) { table.clear_header(spans[span].memory, place(span)); }
   void make_empty(uint32_t first, uint32_t count);  // headers cleared already
@@ -142,8 +141,7 @@ struct HostPool::State {
   SpanMap map;
   std::vector<Span> spans;
   std::vector<std::unique_ptr<Shape>> shapes;
-  std::vector<SlotId> adopted_filling;
-  std::vector<uint32_t> unreadable_spans;
+  std::vector<uint32_t> adopted_filling, unreadable_spans;  // slots, spans
   Drain drain;
   Usage usage;
   uint64_t request_now = 0;  // highest seen
