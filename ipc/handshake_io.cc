@@ -117,8 +117,10 @@ Status check_welcome(std::span<const std::byte> message, size_t fds, Welcome& we
   }
   if (welcome.status != 0) {
     const bool known = welcome.status < kCodesMax;
-    return {known ? static_cast<Code>(welcome.status) : Code::kInternal,
-            std::string(welcome.text, ::strnlen(welcome.text, sizeof welcome.text))};
+    const std::string text(welcome.text, ::strnlen(welcome.text, sizeof welcome.text));
+    return {
+        known ? static_cast<Code>(welcome.status) : Code::kInternal,
+        text.empty() ? "the daemon refuses this client and doesn't say why; see its log" : text};
   }
   if (welcome.protocol_major != kProtocolMajor) {
     return {Code::kUnsupportedVersion,

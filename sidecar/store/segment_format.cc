@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstring>
 
+#include "ipc/layout.h"
+
 static_assert(std::endian::native == std::endian::little, "the file format is little-endian");
 
 namespace kvsidecar {
@@ -95,6 +97,9 @@ Result<Superblock> decode_superblock(Bytes bytes) {
   if (s.directory_entries == 0 || s.directory_entries % kEntriesPerBlock != 0 ||
       s.directory_entries > kDirectoryEntriesMax)
     return Status(Code::kCorrupt, "the superblock's directory_entries are out of range");
+  // Beyond it an entry's end could wrap around and lie inside of the file.
+  if (s.page_bytes > kPageBytesMax)
+    return Status(Code::kCorrupt, "the superblock's page_bytes are out of range");
   return s;
 }
 

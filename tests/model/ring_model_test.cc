@@ -11,7 +11,7 @@
 #include <streambuf>
 #include <string>
 
-#include "tests/model/ring_model.h"
+#include "tests/model/ring_sides.h"
 
 namespace kvsidecar::model {
 namespace {
