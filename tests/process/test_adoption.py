@@ -3,10 +3,9 @@
 filling are still set aside: what was stored is there, what was being stored is exact or a miss, and
 no slot is lost. (Bug reports O3-01, O3-22.)
 
-Method: a pool of many chunks, which come in one after the other: lives that end when a share of them
-is mapped; and lives that are killed in the middle of a put, whose
-successors are killed when they have set its slots aside. At last all is deleted, and every span
-must be empty.
+Method: a pool of many chunks, which come in one after the other: lives that end when a share of
+them is mapped; and lives that are killed in the middle of a put, whose successors are killed when
+they have set its slots aside. At last all is deleted, and every span must be empty.
 """
 import accounts
 import content

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: a daemon that is told to end does so in order, whoever tells it, how and when: in time, with
-exit code 0, its clients told, and nothing left but its warm pool. (Bug report O3-02.)
+"""Goal: a daemon that is told to end does so in order, whoever tells it, how and when: in time,
+with exit code 0, its clients told, and nothing left but its warm pool. (Bug report O3-02.)
 
 Method: each signal, with and without a supervisor: idle, under thousands of operations, and at
 moments of the start; and as a terminal and systemd send it, to supervisor and daemon at once.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: whatever file a client offers as its memory, and whatever it does to that file later, costs
-at most its own session. (Bug reports O1-20, O3-01.)
+at most its own session. (Bug reports O1-20, O3-01, O3-03, O3-23.)
 
 Method: files that are no memory, too short, sparse; files that shrink or lose pages during copies;
 a mapping that is another one than the client believes. Each refusal names what is wrong, and a

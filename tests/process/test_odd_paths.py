@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: whatever lies where the daemon wants to have a file of its own, or takes one away, it serves
-or says which path is in its way; it follows no link, empties no file, and never crashes or hangs.
-(Bug reports O3-07, O3-08, O3-09.)
+"""Goal: whatever lies where the daemon wants to have a file of its own, or takes one away, it
+serves or says which path is in its way; it follows no link, empties no file, and never crashes or
+hangs. (Bug reports O3-07, O3-08, O3-09.)
 
-Method: each of its paths made beforehand as each odd thing; the socket and the pool's files removed,
-or replaced by another daemon's, while clients run.
+Method: each of its paths made beforehand as each odd thing; the socket and the pool's files
+removed, or replaced by another daemon's, while clients run.
 """
 import os
 import select

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: a client that stands still, never reads, or asks without end costs nobody else anything,
-and one that merely stands still is still there when it goes on. (Bug reports O3-01, O2-04.)
+and one that merely stands still is still there when it goes on. (Bug reports O3-01, O3-06, O2-04.)
 
 Method: SIGSTOP of client processes in the middle of their work; clients by hand that fill their
 rings. A witness is served within a deadline of his own all the while.

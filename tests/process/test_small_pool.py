@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: a pool much smaller than what is put into it evicts or refuses item by item; what is held by
-a lease stays as it is, a lease ends by its number alone, and requests that are given up leave
+"""Goal: a pool much smaller than what is put into it evicts or refuses item by item; what is held
+by a lease stays as it is, a lease ends by its number alone, and requests that are given up leave
 nothing. (Bug reports O3-10, O3-11, O3-12, O3-20, O3-21.)
 
 Method: pools of a few pages; puts of many times as much, in batches up to more than the pool holds;

@@ -3,7 +3,7 @@
 the start with the sentence that helps.
 
 Method: a second daemon beside a first that is served all the while; configurations with one thing
-wrong each. (Bug reports K6.)
+wrong each. (Bug reports K6, O3-08.)
 """
 import os
 import re
