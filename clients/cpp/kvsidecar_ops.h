@@ -96,7 +96,7 @@ KVS_API kvs_status kvs_get(struct kvs_client* client, const kvs_transfer_args* a
 KVS_API kvs_status kvs_release(struct kvs_client* client, uint64_t lease, uint64_t timeout_ns,
                                kvs_op* op);
 
-/* An empty request: answered by the daemon without any work. To see that it answers, and how fast. */
+/* An empty request: answered by the daemon without any work. Shows that it answers, how fast. */
 KVS_API kvs_status kvs_noop(struct kvs_client* client, uint64_t timeout_ns, kvs_op* op);
 
 /* Removes pages; one status an item. */
