@@ -163,7 +163,8 @@ Gauges gauges_of(const World& world) {
   g.fetches = world.fetches.size();
   g.write_behind_bytes = world.write_queue_bytes;
   g.write_behind_pages = world.writes_queued;
-  g.store_bytes = world.segments.used_bytes();
+  g.store_bytes = world.parts.store != nullptr ? world.parts.store->used_bytes() : 0;
+  g.store_capacity_bytes = world.limits.store_capacity_bytes;
   g.segments = world.segments.segments();
   g.namespaces = world.namespaces.size();
   g.groups = world.groups.size();

@@ -70,7 +70,8 @@ bool finish_store(World& world) {
         break;
       case StoreOp::kDelete:
       case StoreOp::kUnlink:
-        removal_done(world);
+        removal_done(world, done);
+        trim_store(world);
         break;  // a failure leaves a file that the next scan finds again
     }
     done = StoreDone{};
@@ -97,7 +98,6 @@ void sweep(World& world) {
   expire_leases(world);
   expire_tickets(world);
   drop_old_fillings(world);
-}
   if (world.parts.store != nullptr && world.scanned) trim_store(world);
 }
 
@@ -106,6 +106,7 @@ void beat(World& world) {
   world.next_beat_ns = world.now_ns + kBeatNs;
   for (Session* session : world.turn_order)
     session->memory.info().heartbeat.store(world.now_ns, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -163,6 +164,7 @@ bool Conductor::step() {
   any |= finish_checks(world);
   any |= finish_errands(world);
   any |= take_records(world);
+  publish_all(world);  // what was answered at once needn't wait for the turn's end
   if (!world.parked.empty()) any |= check_fences(world);
   any |= start_copies(world);
   if (world.parts.store != nullptr) any |= start_writes(world);
@@ -208,9 +210,9 @@ uint64_t Conductor::next_session_number() { return ++world_->last_session; }
 
 bool Conductor::has_session_room(const Permissions& permissions) const {
   if (world_->turn_order.size() >= world_->limits.sessions_max) return false;
+  if (world_->reaper_is_behind()) return false;  // each session leaves it its memory
   const auto account = world_->accounts.find(permissions.entry);
   return permissions.sessions_max == 0 || account == world_->accounts.end() ||
-  if (world_->reaper_is_behind()) return false;  // each session leaves it its memory
          account->second.sessions < permissions.sessions_max;
 }
 

@@ -66,7 +66,7 @@ struct Gauges {
   uint64_t pages_indexed = 0, index_bytes = 0, sessions = 0, leases = 0, lease_pages = 0;
   uint64_t operations = 0, fillings = 0, fetches = 0, write_behind_bytes = 0,
            write_behind_pages = 0;
-  uint64_t store_bytes = 0, segments = 0, namespaces = 0, groups = 0;
+  uint64_t store_bytes = 0, store_capacity_bytes = 0, segments = 0, namespaces = 0, groups = 0;
   bool scanned = false, draining = false;
 };
 

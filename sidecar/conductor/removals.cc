@@ -4,6 +4,8 @@
 namespace kvsidecar {
 namespace {
 
+constexpr uint64_t kUnlinkRetryNs = 5'000'000'000;
+
 bool submit(World& world, StoreOp op, const StoreLocation& location) {
   StoreCommand command;
   command.op = op;
@@ -11,6 +13,7 @@ bool submit(World& world, StoreOp op, const StoreLocation& location) {
   command.location = location;
   if (!world.parts.store->submit(std::move(command))) return false;
   ++world.removals_away;
+  if (op == StoreOp::kUnlink) ++world.unlinks_away;
   return true;
 }
 
@@ -32,9 +35,14 @@ void retry_unlinks(World& world) {
     world.unlinks_waiting.pop_front();
 }
 
-void removal_done(World& world) {
+void removal_done(World& world, const StoreDone& done) {
   KV_CHECK(world.removals_away > 0);
   --world.removals_away;
+  if (done.op != StoreOp::kUnlink) return;
+  --world.unlinks_away;
+  // Where files can't be unlinked, giving up one segment after the other would free nothing.
+  if (done.status != Code::kOk && done.status != Code::kMiss)
+    world.trim_again_ns = world.now_ns + kUnlinkRetryNs;
 }
 
 bool removals_wait(const World& world) {

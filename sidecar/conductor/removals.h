@@ -12,7 +12,7 @@ bool bury(World& world, const StoreLocation& location);
 // Waits here while the store's queue is full.
 void unlink_segment(World& world, uint64_t segment);
 void retry_unlinks(World& world);
-void removal_done(World& world);
+void removal_done(World& world, const StoreDone& done);
 bool removals_wait(const World& world);
 
 }  // namespace kvsidecar

@@ -32,17 +32,18 @@ void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
   world.count.pages_adopted.add();
 }
 
-void add_page(World& world, const FoundSegment& segment, NamespaceInfo& space,
+bool add_page(World& world, const FoundSegment& segment, NamespaceInfo& space,
               const FoundPage& found, uint64_t bytes) {
-  if (found.page_bytes != space.page_bytes) return;
+  if (found.page_bytes != space.page_bytes) return false;
   EntryId entry = world.index.find(found.hash);
   if (entry == kNoEntry) entry = add_page_entry(world, found.hash, found.digest, space);
   PageEntry& page = world.index[entry];
   if (page.segment != kNowhere || page.digest != found.digest)
-    return;  // written twice: the first one stands
+    return false;  // written twice: the first one stands
   bind_location(world, entry, {segment.segment, found.slot}, bytes);
   found_in_store(world, entry);
   world.count.pages_scanned.add();
+  return true;
 }
 
 }  // namespace
@@ -76,9 +77,11 @@ void scan_done(World& world, StoreDone&& done) {
   }
   // Pages of a cleared generation can't be asked for: their segment only takes space.
   if (segment.generation < (*space)->generation) return unlink_segment(world, segment.segment);
-  const uint64_t bytes = segment.pages.empty() ? 0 : segment.bytes / segment.pages.size();
-  for (const FoundPage& page : segment.pages) add_page(world, segment, **space, page, bytes);
-  if (segment.pages.empty()) unlink_segment(world, segment.segment);
+  size_t known = 0;
+  for (const FoundPage& page : segment.pages)
+    known += add_page(world, segment, **space, page, 0) ? 1 : 0;
+  if (known == 0) return unlink_segment(world, segment.segment);
+  world.segments.set_bytes(world.segments.number(segment.segment), segment.bytes);
 }
 
 }  // namespace kvsidecar

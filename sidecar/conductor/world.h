@@ -88,22 +88,24 @@ struct World {
   uint64_t write_queue_bytes = 0, writes_queued = 0;  // of pages that still wait
   uint32_t store_in_flight = 0;          // reads and writes
   uint32_t removals_away = 0;            // tombstones and unlinks with the store
+  uint32_t unlinks_away = 0;             // of these
+  uint64_t trim_again_ns = 0;            // an unlink failed: not before then
   std::deque<uint64_t> unlinks_waiting;  // segments to unlink: the queue was full
   double write_tokens_bytes = 0;         // token bucket of write_bytes_per_s
   uint64_t write_tokens_ns = 0;
   std::deque<std::unique_ptr<Errand>> errands_waiting, device_errands_waiting;  // a reaper was full
   uint32_t errands_away = 0;
+  bool reaper_is_behind() const { return errands_waiting.size() >= 1024; }
 
   ScrubState scrub;  // scrub.h
-  bool reaper_is_behind() const { return errands_waiting.size() >= 1024; }
   std::vector<EntryId> slot_entries;    // SlotId -> entry, kNoEntry
   std::vector<uint32_t> slot_accounts;   // SlotId -> account it is charged to
   std::vector<uint16_t> entry_accounts;  // EntryId -> account its store copy is charged to
   uint64_t last_token = 0, last_handle = 0, last_access = 0, last_session = 0;
   uint64_t next_sweep_ns = 0;  // leases, tickets, parts
+  uint64_t next_beat_ns = 0;
   bool draining = false, scanned = true, any_session_ended = false;
 
-  uint64_t next_beat_ns = 0;
   uint64_t new_token() { return ++last_token; }
   // Handles carry the epoch's low 16 bits, so that one of an earlier epoch is told from an unknown
   // one.

@@ -130,6 +130,32 @@ bool lies_at(const World& world, const PageEntry& page, const StoreLocation& loc
          page.store_slot == location.slot;
 }
 
+// The files are the measure: they hold more than the pages that are known. One unlink at a time,
+// for what it gives back shows only when it is done.
+bool over_capacity(const World& world) {
+  if (world.segments.over_capacity()) return true;
+  const Store& store = *world.parts.store;
+  return world.unlinks_away == 0 && world.unlinks_waiting.empty() &&
+         world.now_ns >= world.trim_again_ns &&
+         store.used_bytes() + store.wanted_bytes() > world.limits.store_capacity_bytes;
+}
+
+// The segment that a namespace's last write went to stays: the next will go there too.
+void unlink_dead(World& world) {
+  const auto written_to = [&world](uint64_t segment) {
+    return std::any_of(world.writers.begin(), world.writers.end(),
+                       [&](const auto& writer) { return writer.second.segment == segment; });
+  };
+  for (;;) {
+    const uint32_t dead = world.segments.dead(written_to);
+    if (dead == kNowhere) return;
+    const uint64_t segment = world.segments.segment(dead);
+    world.segments.erase(dead);
+    world.count.segments_unlinked.add();
+    unlink_segment(world, segment);
+  }
+}
+
 }  // namespace
 
 void settle_durable(World& world, EntryId entry, Code code) {
@@ -256,7 +282,8 @@ void found_in_store(World& world, EntryId entry) {
 }
 
 void trim_store(World& world) {
-  while (world.segments.over_capacity()) {
+  unlink_dead(world);
+  while (over_capacity(world)) {
     const uint32_t victim = world.segments.victim();
     if (victim == kNowhere) return;
     const uint64_t segment = world.segments.segment(victim);

@@ -19,7 +19,8 @@ void wait_durable(World& world, const ItemRef& ref, EntryId entry);
 void settle_durable(World& world, EntryId entry, Code code);  // all items that wait for this page
 // The scan found it in the store: a queued write is needless, and who waits for one has it.
 void found_in_store(World& world, EntryId entry);
-// Segments over the capacity go, CLOCK first; their hot pages are queued again.
+// Segments without a page go; over the capacity, others, CLOCK first: their hot pages are queued
+// again.
 void trim_store(World& world);
 
 }  // namespace kvsidecar

@@ -83,7 +83,8 @@ std::vector<prometheus::MetricFamily> gauge_families(const MetricsSnapshot& s) {
       {"fetches", "Pages being read from the store", g.fetches},
       {"write_behind_bytes", "Bytes that wait to be written", g.write_behind_bytes},
       {"write_behind_pages", "Pages that wait to be written", g.write_behind_pages},
-      {"store_bytes", "Bytes of the store's segments", g.store_bytes},
+      {"store_bytes", "Bytes of the store's files", g.store_bytes},
+      {"store_capacity_bytes", "Bytes that the store's files may take", g.store_capacity_bytes},
       {"store_segments", "Segments of the store", g.segments},
   };
   std::vector<prometheus::MetricFamily> families;

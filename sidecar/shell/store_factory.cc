@@ -74,6 +74,7 @@ Result<OpenedStore> open_store(Config& config, Clock& clock, FaultPoints& faults
         automatic_capacity(config.store_root, (*file)->folder(), config.segment_bytes);
     if (!capacity) return capacity.status();
     config.limits.store_capacity_bytes = *capacity;
+    (*file)->set_capacity(*capacity);
   }
   FileStore* store = file->get();
   opened.store = file.take();

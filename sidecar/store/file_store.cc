@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -88,6 +89,15 @@ std::string FileStore::describe() const {
 uint64_t FileStore::used_bytes() const {
   return state_->counters.used_bytes.load(std::memory_order_relaxed);
 }
+
+uint64_t FileStore::wanted_bytes() const {
+  // Some in advance, so that the next segment need not wait.
+  const uint64_t next = state_->options.segment_bytes + state_->options.segment_bytes / 8;
+  return std::max(state_->counters.wanted_bytes.load(std::memory_order_relaxed),
+                  std::min(next, state_->parts.capacity_bytes / 8));
+}
+
+void FileStore::set_capacity(uint64_t bytes) { state_->parts.capacity_bytes = bytes; }
 
 const StoreCounters& FileStore::counters() const { return state_->counters; }
 const std::string& FileStore::folder() const { return state_->folder.path(); }

@@ -26,7 +26,7 @@ struct FileStoreOptions {
   uint32_t number = 0;          // which of the node's stores on that root this is
   uint64_t segment_bytes = 1ull << 30;
   uint64_t stripe_bytes = 1ull << 20;  // the file system's chunk; 0 = none
-  uint64_t capacity_bytes = 0;   // only to warn when the file system is smaller; 0 = not known
+  uint64_t capacity_bytes = 0;   // all files together stay below it; 0 = no limit
   size_t queue_capacity = 1024;  // commands that are not done yet
   Breaker::Limits breaker;
   uint64_t close_ns = 5'000'000'000;  // how long closing waits for I/O that doesn't end
@@ -45,6 +45,8 @@ class FileStore final : public Store {
   bool has_done() const override;
   std::string describe() const override;
   uint64_t used_bytes() const override;
+  uint64_t wanted_bytes() const override;
+  void set_capacity(uint64_t bytes);  // before the first step
   bool step() override;
   bool has_work() override;
 

@@ -36,6 +36,7 @@ FileStore::State::State(const FileStoreOptions& given, Clock& given_clock,
   parts.epoch = folder.epoch();
   parts.segment_bytes = options.segment_bytes;
   parts.stripe_bytes = options.stripe_bytes;
+  parts.capacity_bytes = options.capacity_bytes;
   parts.bounce = &bounce;
   parts.counters = &counters;
   parts.io_ended = [this](bool was_write, int error) { io_ended(was_write, error); };

@@ -14,12 +14,15 @@ constexpr uint64_t kExtentBytes = 64ull << 20;
 constexpr size_t kGroupPages = 16;
 constexpr size_t kGroupPagesMax = 1024;
 constexpr uint64_t kGroupNs = 5'000'000;
+// How long a new segment waits for others to be unlinked.
+constexpr uint64_t kRoomWaitNs = 2'000'000'000;
 }  // namespace
 
 OpenSegment::OpenSegment(StoreParts& parts, Superblock superblock, uint64_t segment_bytes)
     : parts_(parts),
       superblock_(std::move(superblock)),
-      extent_bytes_(std::min(kExtentBytes, align_up(segment_bytes, kBlockBytes))),
+      extent_bytes_(std::max(std::min(kExtentBytes, align_up(segment_bytes, kBlockBytes)),
+                             align_up(superblock_.page_bytes, kBlockBytes))),
       limit_bytes_(segment_bytes),
       end_(superblock_.slots_offset()),
       tail_(parts.bounce->take(kBlockBytes)) {
@@ -33,6 +36,26 @@ void OpenSegment::begin() {
   superblock_.segment = uint64_t{parts_.epoch} << 32 | parts_.next_sequence++;
   superblock_.node = parts_.node;
   file_ = parts_.files->add(superblock_.segment, superblock_.page_bytes);
+  allocated_ = align_up(end_, kBlockBytes) + extent_bytes_;
+  take_room(true);
+}
+
+// The space is the segment's from before the file is made, so that several that are made at once
+// don't take the same.
+void OpenSegment::take_room(bool may_wait) {
+  const bool waited = std::exchange(waits_for_room_, false);
+  if (waited) parts_.counters->wanted_bytes.fetch_sub(allocated_, std::memory_order_relaxed);
+  if (parts_.has_room(allocated_, superblock_.encoded.empty())) {
+    parts_.files->set_file_bytes(*file_, allocated_);
+    return open();
+  }
+  if (!may_wait) return fail(ENOSPC);
+  if (!waited) waits_since_ns_ = parts_.clock.now_ns();
+  waits_for_room_ = true;
+  parts_.counters->wanted_bytes.fetch_add(allocated_, std::memory_order_relaxed);
+}
+
+void OpenSegment::open() {
   auto io = std::make_unique<Io>();
   io->kind = IoKind::kOpen;
   io->fd = parts_.folder_fd;
@@ -47,7 +70,6 @@ void OpenSegment::create(int64_t fd) {
   if (fd < 0) return fail(static_cast<int>(-fd));
   file_->fd.reset(static_cast<int>(fd));
   parts_.files->count_opened();
-  allocated_ = align_up(end_, kBlockBytes) + extent_bytes_;
   auto io = std::make_unique<Io>();
   io->kind = IoKind::kAllocate;
   io->fd = file_->fd.get();
@@ -62,7 +84,6 @@ void OpenSegment::create(int64_t fd) {
 }
 
 void OpenSegment::write_superblock() {
-  parts_.files->set_file_bytes(*file_, allocated_);
   superblock_.created_ms = parts_.clock.wall_ms();
   const uint64_t bytes = superblock_.head_bytes();
   std::shared_ptr<std::byte> head(parts_.bounce->take(bytes));
@@ -110,17 +131,23 @@ uint64_t OpenSegment::take(uint64_t entries, uint64_t bytes) {
 // an error: the data's own write will tell.
 void OpenSegment::allocate_ahead() {
   if (allocating_ || allocated_ >= limit_bytes_ || end_ + extent_bytes_ / 2 < allocated_) return;
+  const uint64_t before = allocated_;
+  const uint64_t more = std::min(extent_bytes_, align_up(limit_bytes_, kBlockBytes) - before);
+  if (!parts_.has_room(more, false)) {
+    limit_bytes_ = std::max(allocated_, end_);  // a short segment; the next waits for room
+    return;
+  }
   allocating_ = true;
+  parts_.files->set_file_bytes(*file_, before + more);
   auto io = std::make_unique<Io>();
   io->kind = IoKind::kAllocate;
   io->fd = file_->fd.get();
-  io->offset = allocated_;
-  io->bytes = std::min(extent_bytes_, align_up(limit_bytes_, kBlockBytes) - allocated_);
-  const uint64_t reached = io->offset + io->bytes;
-  io->done = [this, reached](int64_t result) {
+  io->offset = before;
+  io->bytes = more;
+  io->done = [this, before, more](int64_t result) {
     allocating_ = false;
-    allocated_ = reached;
-    if (result >= 0) parts_.files->set_file_bytes(*file_, reached);
+    allocated_ = before + more;
+    if (result < 0) parts_.files->set_file_bytes(*file_, before);
   };
   parts_.io->start(std::move(io));
 }
@@ -142,6 +169,7 @@ bool OpenSegment::idle() const {
 }
 
 void OpenSegment::turn(uint64_t now_ns, bool closing) {
+  if (waits_for_room_) take_room(!closing && now_ns < waits_since_ns_ + kRoomWaitNs);
   if (state_ != State::kOpen) {
     for (auto& caller : std::exchange(sync_callers_, {})) caller(error_);
     return;

@@ -52,6 +52,8 @@ class OpenSegment {
     Committed committed;
   };
   void begin();
+  void take_room(bool may_wait);
+  void open();
   void create(int64_t fd);
   void write_superblock();
   void fail(int error);
@@ -81,6 +83,8 @@ class OpenSegment {
   bool committing_ = false, syncing_ = false, allocating_ = false;
   bool dirty_ = false, folder_synced_ = false, broken_ = false;
   bool sealed_ = false, closed_ = false;
+  bool waits_for_room_ = false;
+  uint64_t waits_since_ns_ = 0;
 };
 
 }  // namespace kvsidecar

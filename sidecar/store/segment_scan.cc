@@ -14,6 +14,7 @@ namespace kvsidecar {
 namespace {
 constexpr size_t kHeadsInFlight = 16, kDirectoriesInFlight = 4;
 constexpr uint64_t kPieceBytes = 1 << 20;
+constexpr int kAttemptsMax = 3;  // of one file's head, and of each piece of its directory
 // The folder's own files besides segments.
 bool is_own_name(std::string_view name) {
   return name == "." || name == ".." || name == "owner" || name == "epoch" || name == "epoch.new" ||
@@ -28,6 +29,7 @@ struct SegmentScan::File {
   BouncePool::Buffer buffer;
   uint64_t piece_bytes = 0;
   uint32_t next_entry = 0;
+  int attempts = 0;
   bool read_error = false, current_life = false;
   std::unique_ptr<FoundSegment> found = std::make_unique<FoundSegment>();
   std::vector<DirectoryEntry> entries;
@@ -111,8 +113,17 @@ void SegmentScan::open(const FilePtr& file) {
   parts_.files->with_open(file->file, true, [this, file](int error) {
     if (error == 0) return read_superblock(file);
     --in_flight_;
-    leave(file, std::string("it can't be opened (") + std::strerror(error) + ")");
+    if (!again(file)) leave(file, std::string("it can't be opened (") + std::strerror(error) + ")");
   });
+}
+
+// An error may pass: the file is opened anew and read once more after the others. False: often
+// enough.
+bool SegmentScan::again(const FilePtr& file) {
+  if (error_ != 0 || ++file->attempts >= kAttemptsMax) return false;
+  if (!file->current_life) file->file->fd.reset();
+  heads_.push_back(file);
+  return true;
 }
 
 void SegmentScan::read_superblock(const FilePtr& file) {
@@ -127,6 +138,7 @@ void SegmentScan::read_superblock(const FilePtr& file) {
 void SegmentScan::check_superblock(const FilePtr& file, int64_t got) {
   --in_flight_;
   const BouncePool::Buffer head = std::move(file->buffer);
+  if (got < 0 && again(file)) return;
   if (got < 0)
     return leave(file, std::string("its superblock can't be read (") +
                            std::strerror(static_cast<int>(-got)) + ")");
@@ -144,6 +156,7 @@ void SegmentScan::check_superblock(const FilePtr& file, int64_t got) {
     }
     return leave(file, superblock.status().text());
   }
+  file->attempts = 0;
   file->superblock = superblock.take();
   if (file->superblock.segment != file->id || file->superblock.node != parts_.node) {
     ++foreign_;
@@ -174,6 +187,7 @@ void SegmentScan::read_directory(const FilePtr& file) {
 void SegmentScan::take_entries(const FilePtr& file, int64_t got) {
   if (got < 0) {
     parts_.io_ended(false, static_cast<int>(-got));
+    if (error_ == 0 && ++file->attempts < kAttemptsMax) return read_directory(file);
     file->read_error = true;
     got = 0;
   }
@@ -185,6 +199,7 @@ void SegmentScan::take_entries(const FilePtr& file, int64_t got) {
                               file->next_entry + i));
   }
   file->next_entry += static_cast<uint32_t>(file->piece_bytes / kEntryBytes);
+  file->attempts = 0;
   if (file->next_entry < file->superblock.directory_entries) return read_directory(file);
   --in_flight_;
   --pages_in_flight_;

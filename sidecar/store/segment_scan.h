@@ -35,6 +35,7 @@ class SegmentScan {
   using FilePtr = std::shared_ptr<File>;
   void list();
   void open(const FilePtr& file);
+  bool again(const FilePtr& file);
   void read_superblock(const FilePtr& file);
   void check_superblock(const FilePtr& file, int64_t got);
   void read_directory(const FilePtr& file);

@@ -29,6 +29,7 @@ uint64_t SegmentTable::segment(uint32_t number) const {
 void SegmentTable::add(StoreLocation location, EntryId entry, uint64_t bytes) {
   Segment& s = segments_[number(location.segment)];
   if (s.entries.size() <= location.slot) s.entries.resize(size_t{location.slot} + 1, kNoEntry);
+  if (s.entries[location.slot] == kNoEntry) ++s.live;
   s.entries[location.slot] = entry;
   s.bytes += bytes;
   used_bytes_ += bytes;
@@ -38,7 +39,28 @@ void SegmentTable::remove(uint32_t number, uint32_t slot) {
   KV_CHECK(number < segments_.size());
   // The bytes come back only when the whole segment is unlinked.
   Segment& s = segments_[number];
-  if (slot < s.entries.size()) s.entries[slot] = kNoEntry;
+  if (slot >= s.entries.size() || s.entries[slot] == kNoEntry) return;
+  s.entries[slot] = kNoEntry;
+  if (--s.live == 0) emptied_.push_back(number);
+}
+
+void SegmentTable::set_bytes(uint32_t number, uint64_t bytes) {
+  KV_CHECK(number < segments_.size());
+  used_bytes_ += bytes - segments_[number].bytes;
+  segments_[number].bytes = bytes;
+}
+
+uint32_t SegmentTable::dead(const std::function<bool(uint64_t segment)>& keep) {
+  for (size_t i = emptied_.size(); i-- > 0;) {
+    const uint32_t number = emptied_[i];
+    const Segment& s = segments_[number];
+    const bool empty = s.id != 0 && s.live == 0;
+    if (empty && (s.open || keep(s.id))) continue;
+    emptied_[i] = emptied_.back();
+    emptied_.pop_back();
+    if (empty) return number;
+  }
+  return kNowhere;
 }
 
 void SegmentTable::touch(uint32_t number) {

@@ -5,6 +5,7 @@
 // and touched) are appended again first.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +22,8 @@ class SegmentTable {
   uint64_t segment(uint32_t number) const;
   // A page was written or found at a location; `bytes` is the space it takes.
   void add(StoreLocation location, EntryId entry, uint64_t bytes);
+  // What the whole segment takes, when more is known than the sum over its pages.
+  void set_bytes(uint32_t number, uint64_t bytes);
   void remove(uint32_t number, uint32_t slot);  // deleted, replaced or unreadable
   void touch(uint32_t number);
   // The segment being written is never the victim. Harmless on one that isn't known.
@@ -29,6 +32,8 @@ class SegmentTable {
   // Picks a victim (kNowhere = none); its entries are then to be moved or dropped, and the segment
   // unlinked.
   uint32_t victim();
+  // A segment that lost its last page, isn't open and that `keep` doesn't want; kNowhere = none.
+  uint32_t dead(const std::function<bool(uint64_t segment)>& keep);
   const std::vector<EntryId>& entries(uint32_t number) const;  // by store slot; kNoEntry = gone
   void erase(uint32_t number);                                 // after kUnlink was submitted
   // Dense numbers are below this; one may be between two segments.
@@ -40,12 +45,14 @@ class SegmentTable {
  private:
   struct Segment {
     uint64_t id = 0, bytes = 0;
+    uint32_t live = 0;
     bool touched = false, open = false, gone = false;
     std::vector<EntryId> entries;
   };
   uint64_t capacity_bytes_, used_bytes_ = 0;
   std::vector<Segment> segments_;
   std::vector<uint32_t> free_numbers_;
+  std::vector<uint32_t> emptied_;  // had no page left at some time
   std::unordered_map<uint64_t, uint32_t> numbers_;
   size_t hand_ = 0;
 };

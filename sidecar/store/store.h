@@ -83,6 +83,8 @@ class Store : public Worker {
   // Any thread: name for logs and status, e.g. "file (O_DIRECT)"; bytes of all segments.
   virtual std::string describe() const = 0;
   virtual uint64_t used_bytes() const = 0;
+  // Any thread: free space that it needs below the capacity so as to go on; unlinking gives it.
+  virtual uint64_t wanted_bytes() const { return 0; }
 };
 
 }  // namespace kvsidecar

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the pieces of a FileStore share. Owned by FileStore; the store worker's thread.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@ class SegmentFiles;
 // Counters for metrics; written by the store worker, read by any thread.
 struct StoreCounters {
   std::atomic<uint64_t> used_bytes{0}, segments{0};
+  std::atomic<uint64_t> wanted_bytes{0};  // of segments that wait for room
   std::atomic<uint64_t> bytes_written{0}, bytes_read{0};
   std::atomic<uint64_t> write_errors{0}, read_errors{0}, no_space{0};
   std::atomic<uint64_t> foreign_files{0}, bad_superblocks{0}, torn_entries{0}, cut_pages{0};
@@ -34,6 +36,7 @@ struct StoreParts {
   int folder_fd = -1;
   uint32_t epoch = 0;
   uint64_t segment_bytes = 0, stripe_bytes = 0;
+  uint64_t capacity_bytes = 0;  // 0: no limit
   IoQueue* io = nullptr;
   BouncePool* bounce = nullptr;
   SegmentFiles* files = nullptr;
@@ -41,6 +44,14 @@ struct StoreParts {
   // An I/O of a page ended: feeds the breaker and the error counters.
   std::function<void(bool write, int error)> io_ended;
   uint32_t next_sequence = 1;
+
+  // Whether all files together may take that much more. Tombstones find a little room kept free.
+  bool has_room(uint64_t bytes, bool for_tombstones) const {
+    constexpr uint64_t kTombstoneBytes = 1 << 20;
+    const uint64_t kept = for_tombstones ? 0 : std::min(kTombstoneBytes, capacity_bytes / 16);
+    return capacity_bytes == 0 ||
+           counters->used_bytes.load(std::memory_order_relaxed) + bytes + kept <= capacity_bytes;
+  }
 };
 
 }  // namespace kvsidecar
