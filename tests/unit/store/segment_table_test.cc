@@ -36,6 +36,43 @@ TEST(SegmentTable, ARemovedPageKeepsItsBytesUntilTheSegmentGoes) {
   EXPECT_EQ(table.used_bytes(), 300u);
 }
 
+TEST(SegmentTable, AWholeSegmentMayCountForMoreThanItsPages) {
+  SegmentTable table(1000);
+  table.add({1, 0}, 10, 0);
+  table.add({2, 0}, 11, 300);
+  table.set_bytes(table.number(1), 800);
+  EXPECT_EQ(table.used_bytes(), 1100u);
+  EXPECT_TRUE(table.over_capacity());
+  table.erase(table.number(1));
+  EXPECT_EQ(table.used_bytes(), 300u);
+}
+
+TEST(SegmentTable, ASegmentThatLostItsLastPageIsDeadOnceItIsClosedAndNotWanted) {
+  SegmentTable table(1000);
+  const auto nobody = [](uint64_t) { return false; };
+  table.add({1, 0}, 10, 300);
+  table.add({1, 1}, 11, 300);
+  table.add({2, 0}, 12, 300);
+  table.remove(table.number(1), 0);
+  EXPECT_EQ(table.dead(nobody), kNowhere);
+  table.remove(table.number(1), 1);
+  table.remove(table.number(1), 1);
+  table.set_open(1, true);
+  EXPECT_EQ(table.dead(nobody), kNowhere);
+  table.set_open(1, false);
+  EXPECT_EQ(table.dead([](uint64_t segment) { return segment == 1; }), kNowhere);
+  EXPECT_EQ(table.segment(table.dead(nobody)), 1u);
+  EXPECT_EQ(table.dead(nobody), kNowhere) << "told twice";
+}
+
+TEST(SegmentTable, ASegmentThatGotAnotherPageIsNotDead) {
+  SegmentTable table(1000);
+  table.add({1, 0}, 10, 300);
+  table.remove(table.number(1), 0);
+  table.add({1, 1}, 11, 300);
+  EXPECT_EQ(table.dead([](uint64_t) { return false; }), kNowhere);
+}
+
 TEST(SegmentTable, TheVictimIsTheFirstUntouchedOne) {
   SegmentTable table(1);
   for (uint64_t s = 1; s <= 4; ++s) table.add({s, 0}, 1, 10);
