@@ -59,14 +59,22 @@ Result<UniqueFd> make_sealed_memfd(const char* name, uint64_t bytes) {
 bool is_memory_file(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
 
 void discard_fd(UniqueFd fd) {
-  if (!fd || is_memory_file(fd.get())) return;
+  std::vector<UniqueFd> one;
+  one.push_back(std::move(fd));
+  discard_fds(std::move(one));
+}
+
+void discard_fds(std::vector<UniqueFd> fds) {
+  std::vector<int> numbers;
+  for (UniqueFd& fd : fds)
+    if (fd && !is_memory_file(fd.get())) numbers.push_back(fd.release());
+  if (numbers.empty()) return;
   static std::atomic<uint32_t> waiting{0};
   constexpr uint32_t kWaitingMax = 16;
-  const int number = fd.release();
   if (waiting.fetch_add(1, std::memory_order_relaxed) < kWaitingMax) {
     try {
-      std::thread([number] {
-        ::close(number);
+      std::thread([numbers] {
+        for (const int number : numbers) ::close(number);
         waiting.fetch_sub(1, std::memory_order_relaxed);
       }).detach();
       return;

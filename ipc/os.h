@@ -73,6 +73,7 @@ bool is_memory_file(int fd);
 // machine waits for that one, for ever if it wants: so what isn't memory is closed by a thread of
 // its own; beyond a few that wait at once, it is left open.
 void discard_fd(UniqueFd fd);
+void discard_fds(std::vector<UniqueFd> fds);  // by one thread
 
 // One SOCK_SEQPACKET message with fds. receive: discards everything and fails on truncation or more
 // fds than asked.

@@ -106,7 +106,7 @@ Result<size_t> receive_message(int socket, std::span<std::byte> buffer, std::vec
                 std::to_string(fds_max) + " may come here; send fewer");
   }
   if (refused.ok() && got != 0) return static_cast<size_t>(got);
-  for (UniqueFd& fd : fds) discard_fd(std::move(fd));
+  discard_fds(std::move(fds));
   fds.clear();
   if (!refused.ok()) return refused;
   return size_t{0};

@@ -80,7 +80,11 @@ void scan_done(World& world, StoreDone&& done) {
   size_t known = 0;
   for (const FoundPage& page : segment.pages)
     known += add_page(world, segment, **space, page, 0) ? 1 : 0;
-  if (known == 0) return unlink_segment(world, segment.segment);
+  if (known == 0) {
+    // A segment of this life may hold pages whose writes are known, or still away.
+    if (segment.segment >> 32 == (world.epoch & UINT32_MAX)) return;
+    return unlink_segment(world, segment.segment);
+  }
   world.segments.set_bytes(world.segments.number(segment.segment), segment.bytes);
 }
 

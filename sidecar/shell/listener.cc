@@ -173,7 +173,7 @@ bool Listener::read_message(Connection& connection, std::span<const std::byte> m
         host_.offer_fd(connection.session, offered.token, std::move(fds[0])))
       return true;
   }
-  for (UniqueFd& fd : fds) discard_fd(std::move(fd));
+  discard_fds(std::move(fds));
   close(connection, "bad_message");
   return false;
 }
