@@ -52,7 +52,7 @@ sanitized() {
   ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 \
     UBSAN_OPTIONS=print_stacktrace=1 \
     TSAN_OPTIONS=second_deadlock_stack=1 \
-    "${run[@]}" ctest --test-dir "build/$preset" -L '^(unit|conformance|sim)$' -j "$jobs" \
+    "${run[@]}" ctest --test-dir "build/$preset" -L '^(unit|conformance|sim|fuzz)$' -j "$jobs" \
     --output-on-failure 2>&1 | tee "$logs/$preset.log" | grep -vE '^ +Start |   Passed '
   return "${PIPESTATUS[0]}"
 }
@@ -101,7 +101,7 @@ for name in $stages; do
   case $name in
     release) stage "release build" build_preset release ;;
     packages) stage "deb and rpm" build_packages ;;
-    asan) stage "ASAN+UBSAN: unit, conformance, sim" sanitized asan ;;
+    asan) stage "ASAN+UBSAN: unit, conformance, sim, fuzz" sanitized asan ;;
     tsan) stage "TSAN: unit, conformance, sim" sanitized tsan ;;
     ctest) stage "ctest: all of the release build" run_ctest ;;
     pytest) stage "pytest: Python client and style" run_pytest ;;
