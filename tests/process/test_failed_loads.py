@@ -89,7 +89,7 @@ def test_when_no_read_succeeds_nothing_is_loaded_and_nothing_counted_so(start):
 
 
 def test_a_page_that_cannot_be_read_is_promised_once(start):
-    """O2-10: hit, load, failure and again: the second lookup knows better, until it is put again."""
+    """O2-10: hit, load, failure: the second lookup knows better, until it is put again."""
     daemon = start()
     keys = only_stored(daemon, 8)
     for key in keys:

@@ -2,8 +2,8 @@
 """Goal: a pool in which everything is held refuses, item by item and at once, and goes on when
 something is let go; what a lookup says holds nobody up. (Bug reports O2-06, O2-07, O2-08, O2-12.)
 
-Method: a pool of a few pages, all of them leased, before a store that has more; counters tell what was
-read, taken and evicted.
+Method: a pool of a few pages, all of them leased, before a store that has more; counters tell what
+was read, taken and evicted.
 """
 import os
 
