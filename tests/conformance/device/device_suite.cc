@@ -131,6 +131,7 @@ TEST_P(DeviceConformance, TheLastByteOfARegionCanBeCopied) {
   EXPECT_EQ(bench.host[0], std::byte{0x7e});
 }
 
+// O11-09
 TEST_P(DeviceConformance, TheSameMemoryImportedTwiceLivesTwice) {
   Bench bench(GetParam());
   std::unique_ptr<Region> second = bench.import(0, kBytes);

@@ -212,6 +212,7 @@ TEST_F(ClientTransfer, ATextOfManyPiecesComesWhole) {
   EXPECT_EQ(expected, two->text());
 }
 
+// O2-05
 TEST_F(ClientTransfer, OneClientServesManyThreads) {
   Engine engine(folder.socket(), 8);
   std::vector<std::thread> threads;
@@ -234,6 +235,7 @@ TEST_F(ClientTransfer, OneClientServesManyThreads) {
   EXPECT_EQ(200u, right);
 }
 
+// O11-06
 TEST_F(ClientTransfer, BadArgumentsNameTheFieldAndBeginNothing) {
   Engine engine(folder.socket(), 2);
   const auto keys = make_keys(0, 1);

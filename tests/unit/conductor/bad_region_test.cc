@@ -119,6 +119,7 @@ TEST_F(BadRegion, ALayoutThatLeavesItsRegion) {
   expect(lay_out({{a_->region, 4ull << 20, kPage, kPage}}, 1), Code::kInvalid, {"base"});
 }
 
+// O11-03
 TEST_F(BadRegion, ALayoutWhoseNumbersOverflow) {
   expect(lay_out({{a_->region, UINT64_MAX - 8, kPage, kPage}}, 1), Code::kInvalid, {"2^64"});
   expect(lay_out({{a_->region, 0, UINT64_MAX / 2, kPage}}, 4), Code::kInvalid,

@@ -87,6 +87,7 @@ TEST_F(BadRequest, AnUnknownLease) {
          {"lease", std::to_string(lease), "look the prompt up again"});
 }
 
+// O11-03
 TEST_F(BadRequest, ABlockBeyondTheLayout) {
   auto put = one_put();
   put->block.block = 32;

@@ -34,6 +34,7 @@ class Groups : public Rig {
   std::array<std::byte, 16> group_{std::byte{1}};
 };
 
+// O2-01
 TEST_F(Groups, TheFirstAnswerIsEveryRanks) {
   start();
   auto r0 = rank(0), r1 = rank(1), other = engine();

@@ -42,6 +42,7 @@ TEST_F(Leases, ALeasedPageIsNotEvicted) {
   EXPECT_TRUE(holds_page(a->block(1), 1));
 }
 
+// O2-12
 TEST_F(Leases, AnExpiredLeaseCostsItsPinsAndAGetUnderItIsTried) {
   start();
   auto a = engine();

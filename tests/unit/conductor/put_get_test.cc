@@ -71,6 +71,7 @@ TEST_F(PutGet, ASecondPutOfAKeyIsExistsAndTheFirstBytesStay) {
   EXPECT_TRUE(holds_page(a->block(4), 1));
 }
 
+// O11-02
 TEST_F(PutGet, WritersOfOneKeyAtOnceMakeOnePage) {
   auto a = engine(), b = engine();
   fill_page(a->block(0), 1);
@@ -85,6 +86,7 @@ TEST_F(PutGet, WritersOfOneKeyAtOnceMakeOnePage) {
   EXPECT_EQ(node_.pool().usage().slots_full, 1u);
 }
 
+// O2-02
 TEST_F(PutGet, APageIsVisibleOnlyWhenItsLastPartIsIn) {
   const NamespaceFields fields = fields_of(kPage, 2);
   AttachRequest second;
@@ -130,6 +132,7 @@ TEST_F(PutGet, PartsThatStayAloneAreDroppedAfterATime) {
   EXPECT_EQ(count(&Counters::pages_dropped_parts), 1u);
 }
 
+// O1-01
 TEST_F(PutGet, ACopyWaitsForItsFence) {
   auto a = engine();
   PutRequest put;
@@ -180,6 +183,7 @@ class AbandonDuringCopy final : public FaultPoints {
   bool moved = false;
 };
 
+// O1-12
 TEST(Abandon, APutGivenUpDuringItsCopyNeverCounts) {
   FakeClock clock;
   SeededRandom random(1);
@@ -223,6 +227,7 @@ TEST_F(PutGet, LayeredGetsPublishTheirProgress) {
   EXPECT_TRUE(holds_page(a->block(9), 2));
 }
 
+// O1-11
 TEST_F(PutGet, ALayeredGetThatMissesAPageShowsNoProgress) {
   auto a = std::make_unique<Engine>(node_, clock_, 4ull << 20);
   a->set_up(fields_of(kPage), 16, {}, /*runs=*/4);
@@ -247,6 +252,7 @@ TEST_F(PutGet, DeletedPagesAreMissesAndCanBePutAgain) {
   EXPECT_EQ(a->wait(a->put({}, {1}, a->layout, {0})).items[0], Code::kOk);
 }
 
+// O11-12
 TEST_F(PutGet, ClearIsAMissForAllAndEndsOtherSessionsAttach) {
   auto a = engine(), b = engine();
   fill_page(a->block(0), 1);

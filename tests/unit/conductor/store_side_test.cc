@@ -86,6 +86,7 @@ TEST_F(StoreSide, CorruptBytesAreAMissOfThatPageAndForgotten) {
   EXPECT_EQ(place(*a, 2), Place::kStore);
 }
 
+// O1-14
 TEST_F(StoreSide, AnotherPagesBytesDontPassForThisOne) {
   start();
   auto a = engine();
@@ -113,6 +114,7 @@ TEST_F(StoreSide, AnUnreadablePageIsAMissAndItsSlotComesBack) {
   EXPECT_EQ(node->pool().usage().slots_filling, 0u);
 }
 
+// O1-13
 TEST_F(StoreSide, AStalledReadEndsAtTheDeadlineAndItsSlotWaitsForTheStore) {
   start();
   auto a = engine();

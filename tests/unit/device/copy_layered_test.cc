@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
+// O1-11
 TEST(LayeredGet, EachLayerOfAllItemsIsThereBeforeProgressSaysSo) {
   constexpr uint32_t kItems = 3, kLayers = 4;
   ManualRig rig(kItems, kLayers, 4096);

@@ -195,6 +195,7 @@ TEST(HostileRegion, IsCheckedFieldByField) {
   refused("echo_offset is 4", [](RegisterRegionRequest& r) { r.echo_offset = 4; });
 }
 
+// O11-05
 TEST(HostileLayout, IsCheckedFieldByField) {
   static LayoutRun run;
   const RegisterLayoutRequest good{16, kLayoutRuns};
@@ -346,6 +347,7 @@ TEST(HostileRecord, NoPrefixOfARecordIsReadPastItsEnd) {
   }
 }
 
+// O11-08
 TEST(HostileRecord, NoMutationIsReadPastItsEnd) {
   std::mt19937_64 random(20240607);
   const std::vector<uint32_t> interesting = {0,     1,          2,          4,          8,

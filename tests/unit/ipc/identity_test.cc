@@ -68,6 +68,7 @@ std::vector<std::byte> encoded(const NamespaceFields& fields) {
   return result.take();
 }
 
+// O1-08
 TEST(Identity, EncodesAndHashesTheGoldenVectors) {
   for (const Json& v : vectors().at("vectors")) {
     SCOPED_TRACE(v.at("name").get<std::string>());
@@ -113,6 +114,7 @@ TEST(Identity, NoTwoVectorsAlias) {
   }
 }
 
+// O1-05
 TEST(Identity, AdapterAndSaltNeverAlias) {
   std::vector<std::optional<std::string>> values = {std::nullopt, "", "a", "ab", "b", "a|b", "a/b"};
   std::set<Hash128> ids;

@@ -161,6 +161,7 @@ void expect_consistent(const GetRequest& get, const std::vector<std::byte>& buff
   }
 }
 
+// O11-08
 TEST(RewritingClient, NeverGetsInconsistentSpansPastDecode) {
   SmallSession session;
   const Encoded record = get_record();

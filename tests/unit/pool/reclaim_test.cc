@@ -80,6 +80,7 @@ TEST_F(ReclaimTest, ALeasedPageIsNeverTaken) {
   for (const uint64_t number : leased_) EXPECT_TRUE(slot_of_.contains(number));
 }
 
+// O2-06
 TEST_F(ReclaimTest, WhenEverythingIsHeldItSaysSo) {
   for (uint64_t i = 1; i <= 16 * 15; ++i) {
     put(i, kSmall, i);

@@ -54,6 +54,7 @@ std::unique_ptr<TestPage> page_number(const NamespaceInfo& small, const Namespac
   }
 }
 
+// O1-18
 TEST_F(FileStoreTest, AfterAKillEveryPageThatWasReportedIsThere) {
   const auto small = make_namespace("m", 3000), large = make_namespace("m", 200'000);
   std::map<uint64_t, Report> known;
