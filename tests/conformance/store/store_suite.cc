@@ -25,6 +25,7 @@ StoreCommand read_command(uint64_t token, StoreLocation location, std::byte* int
   return command;
 }
 
+// O5-04, O5-09: sizes that no block divides; one subject moves half of every transfer at a time.
 TEST_P(StoreConformance, APageOfAnySizeComesBackExactly) {
   const auto subject = GetParam()();
   StoreDriver driver(subject->open());
@@ -106,6 +107,7 @@ TEST_P(StoreConformance, AnUnlinkedSegmentIsGoneWithItsBytes) {
   EXPECT_TRUE(later.same_bytes(memory.get()));
 }
 
+// O5-05, O6-09: with O_DIRECT, without it, and without io_uring.
 TEST_P(StoreConformance, AScanAfterReopeningFindsExactlyWhatWasWritten) {
   const auto subject = GetParam()();
   std::vector<std::unique_ptr<NamespaceInfo>> spaces;

@@ -27,6 +27,7 @@ void expect(const Check& check, Verdict verdict, const std::string& words) {
 
 TEST(Doctor, ASocketThatAnswersIsOk) { expect(check_socket(good_socket()), Verdict::kOk, "0660"); }
 
+// O6-05
 TEST(Doctor, EachWayInWhichASocketCantBeReachedHasItsRemedy) {
   SocketFacts facts = good_socket();
   facts.stat_error = ENOENT;

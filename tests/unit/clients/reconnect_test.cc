@@ -18,6 +18,7 @@ kvs_options quick(const std::string& socket) {
   return options;
 }
 
+// O6-05
 TEST(ClientOpen, WithoutADaemonIsUnavailableInTime) {
   TemporaryFolder folder;
   const std::string socket = folder.socket();

@@ -52,6 +52,7 @@ class StoreCopy : public ::testing::Test {
   uint64_t epoch_ = 0;
 };
 
+// O5-13: a page that can't be read is forgotten, however often it was looked up.
 TEST_F(StoreCopy, AnUnreadableOneIsAMissAfterItsErrorAndCanBePutAgain) {
   start();
   ASSERT_EQ(put_durably().items.at(0), Code::kOk);

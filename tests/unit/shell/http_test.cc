@@ -104,6 +104,7 @@ TEST(Http, AWrongAddressIsRefusedByName) {
   }
 }
 
+// O6-06
 TEST(Http, APortInUseIsRefusedByName) {
   const auto server = start();
   const auto second = HttpServer::start("127.0.0.1:" + std::to_string(server->port()), {});

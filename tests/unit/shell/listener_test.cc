@@ -3,6 +3,7 @@
 // connection, and what it held is given back. Method: real sockets, see listener_fixture.h.
 #include <future>
 
+#include "sidecar/shell/log_limiter.h"
 #include "tests/unit/shell/listener_fixture.h"
 
 namespace kvsidecar {
@@ -65,6 +66,28 @@ TEST_F(ListenerTest, APeerThatStallsBeforeHelloOrBeforeReadyIsEndedAtItsDeadline
   expect_serving();
 }
 
+// Clients that come and go, or are refused, again and again: each cause of a line has its budget.
+TEST_F(ListenerTest, AFloodOfClientsThatComeAndGoWritesAFewLines) {
+  static std::map<std::string, uint32_t> lines;
+  lines.clear();
+  set_log_sink([](LogLevel, const std::string& line) { ++lines[line.substr(0, line.find(' '))]; },
+               &clock_);
+  for (int i = 0; i < 100; ++i) attach();  // and hangs up
+  host_.room = 0;
+  for (int i = 0; i < 100; ++i) {
+    const UniqueFd refused = connect();
+    say(refused, bytes_of(hello_of_this_version()));
+    settle();
+  }
+  for (int i = 0; i < 100; ++i) {
+    connect();
+    settle();
+  }
+  EXPECT_EQ(lines.size(), 3u);
+  for (const char* cause : {"session_opened", "session_refused", "handshake_ended"})
+    EXPECT_EQ(lines[cause], kLinesPerWindow) << cause;
+}
+
 TEST_F(ListenerTest, AnAttachedClientHasNoDeadline) {
   const UniqueFd client = attach();
   clock_.advance_ns(3'600'000'000'000);
@@ -88,6 +111,7 @@ TEST_F(ListenerTest, AHelloOfTheWrongSizeOrMagicIsRefusedBySentence) {
   expect_serving();
 }
 
+// O6-04: decided once, at the handshake, with both versions.
 TEST_F(ListenerTest, AnUnknownProtocolVersionIsRefusedByName) {
   Hello later = hello_of_this_version();
   later.protocol_major = 99;

@@ -34,6 +34,8 @@ class FileStoreBreaker : public FileStoreTest {
   StoreLocation at_;
 };
 
+// O5-10: the late bytes go where the stalled read was to put them, and it ends once.
+// O5-15: what hangs is left alone; others are misses at once.
 TEST_F(FileStoreBreaker, AStallMakesReadsFailAtOnceAndTheStalledOneEndsOnce) {
   const auto stalled = page_memory(page_.page_bytes), quick = page_memory(page_.page_bytes);
   faults_.set("store.stall", EIO);
@@ -86,6 +88,7 @@ TEST_F(FileStoreBreaker, WhatTheKernelHasNotGotYetFailsAtOnce) {
   for (size_t i = failed; i < 100; ++i) EXPECT_EQ(driver_->next().status, Code::kOk);
 }
 
+// O5-07: no storm of retries, and full service after the burst.
 TEST_F(FileStoreBreaker, ErrorsInARowOpenItWithoutFurtherIo) {
   faults_.set("store.read", EIO);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(read(page_, at_), Code::kIoError);

@@ -16,6 +16,7 @@ class FileStoreFaults : public FileStoreTest {
   TestPage first_{*space_, 1, 1}, second_{*space_, 1, 2}, third_{*space_, 1, 3};
 };
 
+// O5-01: space may be free where no file can be made: the page stays in memory.
 TEST_F(FileStoreFaults, AFullDiskCostsThePage) {
   open();
   const StoreLocation at = driver_->write(first_).location;
@@ -38,6 +39,7 @@ TEST_F(FileStoreFaults, ADiskThatStaysFullTakesNothingAndStillReads) {
   EXPECT_EQ(driver_->write(second_).status, Code::kOk);
 }
 
+// O5-01, O5-14: nothing half made is left, and its space comes back.
 TEST_F(FileStoreFaults, ASegmentThatCannotBeMadeLeavesNoFile) {
   for (const char* point : {"store.open", "store.allocate", "store.write"}) {
     open();
@@ -54,6 +56,7 @@ TEST_F(FileStoreFaults, ASegmentThatCannotBeMadeLeavesNoFile) {
   }
 }
 
+// O5-06
 TEST_F(FileStoreFaults, AFileSystemWithoutFallocateIsFine) {
   open();
   faults_.set("store.allocate", EOPNOTSUPP);
@@ -62,6 +65,7 @@ TEST_F(FileStoreFaults, AFileSystemWithoutFallocateIsFine) {
   EXPECT_EQ(read(first_, done.location), Code::kOk);
 }
 
+// O5-07
 TEST_F(FileStoreFaults, AReadThatFailsOnceIsAnErrorOnce) {
   open();
   const StoreLocation at = driver_->write(first_).location;
@@ -115,6 +119,7 @@ TEST_F(FileStoreFaults, ODirectThatIsRefusedLaterFallsBackToBufferedIo) {
   EXPECT_EQ(read(first_, done.location), Code::kOk);
 }
 
+// O5-04
 TEST_F(FileStoreFaults, WhereODirectIsRefusedFromTheStartTheLogSaysSo) {
   faults_.set("store.direct", EINVAL);
   open();
@@ -123,8 +128,8 @@ TEST_F(FileStoreFaults, WhereODirectIsRefusedFromTheStartTheLogSaysSo) {
   EXPECT_EQ(read(first_, done.location), Code::kOk);
 }
 
-// One scenario: writes of both kinds, a delete, an unlink, a flush. Whatever fails, a page that was
-// reported stored can be read, before and after reopening, unless it was deleted.
+// O5-12, O5-14. One scenario: writes of both kinds, a delete, an unlink, a flush. Whatever fails, a
+// page that was reported stored can be read, before and after reopening, unless it was deleted.
 class NthFailure : public FileStoreTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(NthFailure, WhatWasReportedAsStoredIsStored) {

@@ -178,6 +178,17 @@ TEST_F(FileStoreFiles, AFileRemovedFromOutsideIsAMissAndUnlinksWell) {
   EXPECT_EQ(read(*pages_[0], places_[0]), Code::kMiss);
 }
 
+// O5-03: eviction meets a file that somebody removed; its space counts as given back.
+TEST_F(FileStoreFiles, AFileRemovedFromOutsideWhileItIsKnownIsUnlinkedWell) {
+  open();
+  ASSERT_EQ(found_pages(), kPages);
+  std::filesystem::remove(path_);
+  EXPECT_EQ(driver_->unlink(places_[0].segment), Code::kOk);
+  EXPECT_TRUE(eventually([&] { return file_store_->used_bytes() == 0; }));
+  EXPECT_EQ(read(*pages_[0], places_[0]), Code::kMiss);
+  EXPECT_EQ(driver_->write(*pages_[0]).status, Code::kOk);
+}
+
 TEST_F(FileStoreFiles, ASegmentWhosePagesAreAllDeletedIsRemovedAtTheNextStart) {
   open();
   ASSERT_EQ(found_pages(), kPages);
