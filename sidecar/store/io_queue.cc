@@ -13,6 +13,8 @@
 namespace kvsidecar {
 namespace {
 
+constexpr int32_t kInterruptionsMax = 100;
+
 std::string_view fault_point_of(IoKind kind) {
   switch (kind) {
     case IoKind::kRead:
@@ -122,7 +124,10 @@ bool IoQueue::reap() {
 
 void IoQueue::complete(std::unique_ptr<Io> io, int32_t result) {
   int64_t final_result = result;
-  if (is_transfer(io->kind) && continues(*io, result, final_result)) {
+  const bool interrupted = result == -EINTR || result == -EAGAIN;
+  const bool again = interrupted ? ++io->stuck_ < kInterruptionsMax
+                                 : is_transfer(io->kind) && continues(*io, result, final_result);
+  if (again) {
     auto& queue = io->load ? loads_ : stores_;
     queue.push_front(std::move(io));
     return;
@@ -132,7 +137,6 @@ void IoQueue::complete(std::unique_ptr<Io> io, int32_t result) {
 }
 
 bool IoQueue::continues(Io& io, int32_t result, int64_t& final_result) {
-  if (result == -EINTR || result == -EAGAIN) return ++io.stuck_ < 100;
   if (result == -EINVAL) return drop_direct(io);
   if (result < 0) return false;
   const uint64_t length = io.length();

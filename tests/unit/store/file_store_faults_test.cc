@@ -65,6 +65,19 @@ TEST_F(FileStoreFaults, AFileSystemWithoutFallocateIsFine) {
   EXPECT_EQ(read(first_, done.location), Code::kOk);
 }
 
+// O5-06: a call that was interrupted is made again.
+TEST_F(FileStoreFaults, AnInterruptedCallIsMadeAgain) {
+  for (const char* point : {"store.open", "store.allocate", "store.write", "store.fsync"})
+    for (const int error : {EINTR, EAGAIN}) {
+      open();
+      faults_.set(point, error, 2);
+      const StoreDone done = driver_->write(first_, true);
+      EXPECT_EQ(done.status, Code::kOk) << point << " " << error;
+      faults_.clear();
+      EXPECT_EQ(read(first_, done.location), Code::kOk);
+    }
+}
+
 // O5-07
 TEST_F(FileStoreFaults, AReadThatFailsOnceIsAnErrorOnce) {
   open();
