@@ -123,7 +123,7 @@ def test_a_batch_that_the_pool_cannot_take_is_refused_item_by_item(start):
             assert now["host_pool"]["slots_filling"] == now["fetches"] == 0
             if Status.OK not in items:
                 break
-            if engine.check_put([hot], timeout=20) == [Status.OK]:
+            if engine.check_put([hot], durable=True, timeout=20) == [Status.OK]:
                 found = engine.lookup([hot], lease=60).result()
                 assert found.lease, found
                 leases.append(found.lease)

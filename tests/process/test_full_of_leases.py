@@ -45,10 +45,11 @@ def counters(daemon):
 
 
 def fill_with_leases(engine):
-    """Puts pages and leases each, until there is room for no further one: (keys, leases)."""
+    """Puts pages and leases each, until there is room for no further one: (keys, leases). They are
+    stored when this returns: what is being written can't be evicted, whoever has let go of it."""
     held, leases = [], []
     for key in content.keys(range(MANY), b"held"):
-        status, = engine.check_put([key], timeout=20)
+        status, = engine.check_put([key], durable=True, timeout=20)
         if status == Status.BUSY:
             return held, leases
         assert status == Status.OK
