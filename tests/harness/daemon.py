@@ -211,6 +211,11 @@ class Daemon:
         folder = self.sections["host_pool"].get("directory", "/dev/shm")
         return sorted(glob.glob(f"{folder}/kvsidecar.{self.pool}.*"))
 
+    def forget_pool(self):
+        """Of a stopped daemon: what the next one finds is the store's alone."""
+        for path in self.shm_files():
+            os.unlink(path)
+
     def remove(self):
         """The end, whatever has happened before."""
         if self.running:
@@ -220,8 +225,7 @@ class Daemon:
                 os.kill(self.process.pid, signal.SIGKILL)
             self.process.wait()
         self._notify.close()
-        for path in self.shm_files():
-            os.unlink(path)
+        self.forget_pool()
 
 
 def proc_text(pid, name):

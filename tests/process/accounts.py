@@ -94,6 +94,14 @@ def take_baseline(daemon):
     return before
 
 
+def restart_with_store_only(daemon):
+    """Stops it, takes its warm pool away and starts it again: what it knows is what it stored."""
+    assert daemon.terminate() == 0
+    daemon.forget_pool()
+    daemon.start()
+    daemon.baseline = take_baseline(daemon)
+
+
 def check_baseline(daemon, but=()):
     """All that clients had has come back, but for what `but` names."""
     last = {}

@@ -31,11 +31,7 @@ def only_stored(daemon, count):
     keys = content.keys(range(count))
     with Engine(daemon.socket, count, BYTES) as engine:
         assert engine.put(keys, durable=True, timeout=20).result().succeeded == count
-    assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
-    daemon.start()
-    daemon.baseline = accounts.take_baseline(daemon)
+    accounts.restart_with_store_only(daemon)
     daemon.store_was_harmed = True
     return keys
 

@@ -5,7 +5,6 @@ something is let go; what a lookup says holds nobody up. (Bug reports O2-06, O2-
 Method: a pool of a few pages, all of them leased, before a store that has more; counters tell what
 was read, taken and evicted.
 """
-import os
 
 import pytest
 
@@ -30,11 +29,7 @@ def tiny(start):
     old = content.keys(range(OLD), b"old")
     with Engine(daemon.socket, OLD, BYTES) as engine:
         assert set(engine.check_put(old, durable=True, timeout=20)) == {Status.OK}
-    assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
-    daemon.start()
-    daemon.baseline = accounts.take_baseline(daemon)
+    accounts.restart_with_store_only(daemon)
     with Engine(daemon.socket, MANY, BYTES) as engine:
         assert set(engine.lookup(old).result().places) == {Place.STORE}
         yield daemon, engine, old

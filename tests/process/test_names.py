@@ -47,11 +47,7 @@ def test_what_a_name_says_is_in_no_path(start, place):
         assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", piece)
                    for piece in path.split("/")), path
     assert sorted(os.listdir(os.path.dirname(daemon.folder))) == above
-    assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
-    daemon.start()
-    daemon.baseline = accounts.take_baseline(daemon)
+    accounts.restart_with_store_only(daemon)
     for number, namespace in enumerate(everything_in(place)):
         with Engine(daemon.socket, 4, BYTES, namespace=namespace, part=b"%d" % number) as engine:
             assert engine.check_get(keys, timeout=20) == [Status.OK] * 2, number
@@ -65,11 +61,7 @@ def test_keys_of_every_length_are_what_they_are(start, length):
     with Engine(daemon.socket, 16, BYTES) as engine:
         assert engine.check_put(keys, durable=True, timeout=20) == [Status.OK] * 6
         assert engine.check_get(keys) == [Status.OK] * 6
-    assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
-    daemon.start()
-    daemon.baseline = accounts.take_baseline(daemon)
+    accounts.restart_with_store_only(daemon)
     with Engine(daemon.socket, 16, BYTES) as engine:
         assert engine.check_get(keys, timeout=20) == [Status.OK] * 6
         assert engine.check_get([b"b" * length]) == [Status.MISS]

@@ -5,7 +5,6 @@ deleted on the way doesn't come back, and what took its place is itself. (Bug re
 Method: a pool of a few pages, so that pages leave it while their like are being written and are
 read back at once; and a store that may write so slowly that whole batches wait in its queue.
 """
-import os
 
 import accounts
 import content
@@ -65,11 +64,7 @@ def test_what_is_deleted_before_it_is_written_is_not_written_over_its_successor(
         eventually(lambda: accounts.status(daemon)["write_behind"]["pages"] == 0, "all is written",
                    pid=daemon.pid)
         assert set(engine.check_get(gone[:12], timeout=20)) == {Status.MISS}
-    assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
-    daemon.start()
-    daemon.baseline = accounts.take_baseline(daemon)
+    accounts.restart_with_store_only(daemon)
     with Engine(daemon.socket, 24, BYTES) as engine:
         assert set(engine.lookup(gone).result().places) == {Place.MISS}
         found = engine.lookup(kept).result()

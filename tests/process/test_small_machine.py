@@ -136,8 +136,7 @@ def test_little_lockable_memory_costs_speed_and_a_line_in_the_log(make_daemon, o
                    engine.lookup(keys).result().longest == 64, "the pages are in", pid=daemon.pid)
         assert set(engine.check_get(keys, timeout=10)) == {Status.OK}
     assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
+    daemon.forget_pool()
     daemon.start()
     with Engine(daemon.socket, 64) as engine:  # now through the store
         eventually(lambda: engine.lookup(keys).result().longest == 64, "they are found again",

@@ -29,13 +29,6 @@ def stored(daemon, keys):
         assert engine.put(keys, durable=True, timeout=20).result().succeeded == len(keys)
 
 
-def forget_pool(daemon):
-    """A restart without the host pool's files: what is found now is the store's."""
-    assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
-
-
 def segments(daemon):
     """Segment files, oldest first."""
     found = []
@@ -116,7 +109,8 @@ def test_files_harmed_between_two_daemons_cost_their_pages_only(start, harm):
     daemon = start(**CLONE)
     keys = content.keys(range(PAGES))
     stored(daemon, keys)
-    forget_pool(daemon)
+    assert daemon.terminate() == 0
+    daemon.forget_pool()
     files = segments(daemon)
     assert len(files) >= 2
     harm(files[0])
@@ -133,7 +127,8 @@ def test_files_harmed_under_the_daemons_feet_are_misses(start, harm):
     daemon = start(**CLONE)
     keys = content.keys(range(PAGES))
     stored(daemon, keys)
-    forget_pool(daemon)
+    assert daemon.terminate() == 0
+    daemon.forget_pool()
     daemon.start()
     accounts.take_baseline(daemon)
     with Engine(daemon.socket, PAGES) as engine:
@@ -149,7 +144,8 @@ def test_swapped_files_never_give_another_pages_bytes(start):
     daemon = start(**CLONE)
     keys = content.keys(range(PAGES))
     stored(daemon, keys)
-    forget_pool(daemon)
+    assert daemon.terminate() == 0
+    daemon.forget_pool()
     one, two = segments(daemon)[:2]
     os.rename(one, one + ".aside")
     os.rename(two, one)
@@ -164,7 +160,8 @@ def test_foreign_files_in_the_folder_are_left_alone(start):
     daemon = start(**CLONE)
     keys = content.keys(range(PAGES))
     stored(daemon, keys)
-    forget_pool(daemon)
+    assert daemon.terminate() == 0
+    daemon.forget_pool()
     folder = os.path.dirname(segments(daemon)[0])
     foreign = {"notes.txt": b"mine", "core": os.urandom(200), ".hidden": b""}
     for name, data in foreign.items():
@@ -222,8 +219,7 @@ def test_a_full_file_system_costs_pages_and_heals(tiny_store, start):
         assert counters["not_stored"] == durable.count(Status.NOT_STORED)
     assert daemon.http("/healthz")[0] == 200
     assert daemon.terminate() == 0
-    for path in daemon.shm_files():
-        os.unlink(path)
+    daemon.forget_pool()
     daemon.start()
     accounts.take_baseline(daemon)
     found = statuses(daemon, keys)

@@ -69,8 +69,7 @@ def test_the_store_is_found_when_the_pool_is_gone(start, how):
     with Engine(daemon.socket) as engine:
         assert engine.put(keys, durable=True, timeout=10).result().succeeded == PAGES
     end(daemon, how)
-    for path in daemon.shm_files():
-        os.unlink(path)
+    daemon.forget_pool()
     daemon.killed_with_store = False  # its unfinished slots went with the files
     daemon.start()
     wait_whole(daemon)
@@ -92,8 +91,7 @@ def test_sigterm_writes_what_waits_for_the_store(start):
         assert engine.put(keys).result().succeeded == PAGES
         assert daemon.terminate(30) == 0
     daemon.log_has("drained=yes")
-    for path in daemon.shm_files():
-        os.unlink(path)
+    daemon.forget_pool()
     daemon.start()
     wait_whole(daemon)
     with Engine(daemon.socket) as engine:

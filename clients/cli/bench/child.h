@@ -47,10 +47,4 @@ class SharedMemory {
 // Waits until word isn't `expected` any more (false: not within timeout_ns): sleeps on it.
 bool await_change(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns);
 
-inline void pause_cpu() {  // between two looks of a spin
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace kvsidecar

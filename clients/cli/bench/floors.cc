@@ -42,7 +42,7 @@ bool receive(Ring& ring, uint64_t position, std::byte* record, bool spinning,
     if (!spinning) futex_wait(ring.bell, bell, 10'000'000);
     if (looks % kPausesPerLook == 0 || !spinning)
       if (end.load() != 0 || monotonic_ns() > until_ns) return false;
-    pause_cpu();
+    relax_cpu();
   }
   std::memcpy(record, ring.cells[position % kCells], kRecordBytes);
   return true;

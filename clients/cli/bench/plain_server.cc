@@ -114,7 +114,7 @@ Result<double> PlainServer::ask(uint32_t what, std::span<const Copy> copies) {
   futex_wake(head.asked);
   while (head.done.load(std::memory_order_acquire) == turn_ &&
          monotonic_ns() - begin < kBriefSpinNs)
-    pause_cpu();
+    relax_cpu();
   if (!await_change(head.done, turn_, kPatienceNs))
     return Status(Code::kTimeout, "the plain server doesn't answer");
   ++turn_;

@@ -9,15 +9,6 @@ namespace {
 class Adoption : public Rig {
  protected:
   Adoption() { with_store = false; }
-  // Changes one byte of the page of `key` in the pool's memory.
-  void rot(uint64_t key) {
-    std::vector<std::byte> page(kPage);
-    fill_page(page, key);
-    const auto at =
-        std::search(remains.chunk.begin(), remains.chunk.end(), page.begin(), page.begin() + 64);
-    ASSERT_NE(at, remains.chunk.end());
-    at[1000] ^= std::byte{1};
-  }
 };
 
 TEST_F(Adoption, FullSlotsAreFoundAgainAndCheckedAtTheirFirstGet) {

@@ -70,6 +70,15 @@ class Rig : public ::testing::Test {
     ++options.epoch;
   }
   void lose_memory() { remains.chunk = {}; }
+  // Changes one byte of the page of `key` in the memory that was left.
+  void rot(uint64_t key) {
+    std::vector<std::byte> page(kPage);
+    fill_page(page, key);
+    const auto at =
+        std::search(remains.chunk.begin(), remains.chunk.end(), page.begin(), page.begin() + 64);
+    ASSERT_NE(at, remains.chunk.end());
+    at[1000] ^= std::byte{1};
+  }
 
   std::unique_ptr<Engine> engine(const NamespaceFields& fields = fields_of(kPage),
                                  AttachRequest attach = {}, Permissions allowed = everything()) {

@@ -24,14 +24,6 @@ class Scrub : public Rig {
     a.reset();
     stop();
   }
-  void rot(uint64_t key) {
-    std::vector<std::byte> page(kPage);
-    fill_page(page, key);
-    const auto at =
-        std::search(remains.chunk.begin(), remains.chunk.end(), page.begin(), page.begin() + 64);
-    ASSERT_NE(at, remains.chunk.end());
-    at[1000] ^= std::byte{1};
-  }
   void idle() {
     ASSERT_TRUE(node->settle());
     clock.advance_ns(kScrubQuietNs);
