@@ -29,6 +29,7 @@ fi
 export PYTHONDONTWRITEBYTECODE=
 site=$("$work/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # torch's own requirements are the CUDA libraries, which a CPU doesn't need: hence --no-deps.
+rm -r "$work/probe" "$work/probe.log"
 "${pip[@]}" install --no-deps -r requirements-0.32.txt >&2
 "$python" ../stub_cuda_libs.py "$site" >&2
 "${pip[@]}" install --no-deps --target "$work/vllm-0.28" -r requirements-0.28.txt >&2
