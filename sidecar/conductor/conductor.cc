@@ -18,6 +18,7 @@
 #include "sidecar/conductor/sessions.h"
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/transfers.h"
+#include "sidecar/conductor/uses.h"
 #include "sidecar/conductor/warm_start.h"
 #include "sidecar/conductor/world.h"
 #include "sidecar/conductor/write_behind.h"
@@ -170,6 +171,7 @@ bool Conductor::step() {
   if (world.parts.store != nullptr) any |= start_writes(world);
   expire_operations(world);
   sweep(world);
+  any |= tell_some_uses(world);
   any |= scrub(world);
   publish_all(world);
   free_ended_sessions(world);

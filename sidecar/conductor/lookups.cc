@@ -12,79 +12,64 @@
 #include "sidecar/conductor/groups.h"
 #include "sidecar/conductor/leases.h"
 #include "sidecar/conductor/slots.h"
-#include "sidecar/conductor/write_behind.h"
+#include "sidecar/conductor/uses.h"
 
 namespace kvsidecar {
 namespace {
 
 constexpr size_t kChainEndsMax = 64;
+constexpr auto kMissed = static_cast<uint8_t>(Place::kMiss);
 
 struct Found {
   const Attachment* attachment;
+  std::vector<Hash128> pages;
   std::vector<EntryId> entries;
+  std::vector<Place> places;
 };
 
 Place place_of(const PageEntry& page) {
   return page.host_slot != kNowhere ? Place::kHost : Place::kStore;
 }
 
-void count_place(Counters& count, Place place) {
-  count.pages_looked_up.add();
-  switch (place) {
-    case Place::kHost:
-      return count.pages_found_host.add();
-    case Place::kStore:
-      return count.pages_found_store.add();
-    case Place::kRemote:
-      return count.pages_found_remote.add();
-    case Place::kMiss:
-      return count.pages_found_miss.add();
-  }
+void count_places(Counters& count, const std::vector<Place>& places) {
+  uint64_t of[4] = {};
+  for (const Place place : places) ++of[static_cast<size_t>(place)];
+  count.pages_looked_up.add(places.size());
+  count.pages_found_host.add(of[static_cast<size_t>(Place::kHost)]);
+  count.pages_found_store.add(of[static_cast<size_t>(Place::kStore)]);
+  count.pages_found_remote.add(of[static_cast<size_t>(Place::kRemote)]);
+  count.pages_found_miss.add(of[static_cast<size_t>(Place::kMiss)]);
 }
 
-void use_page(World& world, EntryId entry, const PageAccess& access) {
-  PageEntry& page = world.index[entry];
-  if (page.host_slot != kNowhere) {
-    world.parts.pool->touch(page.host_slot, access);
-    if (world.limits.admission == Admission::kSecondUse && page.segment == kNowhere)
-      queue_write(world, entry);
-  }
-  if (page.segment != kNowhere) world.segments.touch(page.segment);
-}
-
-Found find_in_pool(World& world, const Attachment& attachment, const LookupAssembly& lookup,
-                   uint64_t access) {
-  Found found{&attachment, {}};
-  std::vector<Hash128> hashes(lookup.total);
+Found find_in_pool(World& world, const Attachment& attachment, const LookupAssembly& lookup) {
+  Found found{&attachment, {}, {}, {}};
+  found.pages.reserve(lookup.total);
   const Bytes keys(lookup.keys);
   for (uint32_t i = 0; i < lookup.total; ++i)
-    hashes[i] = page_hash(attachment.space->id, attachment.generation,
-                          keys.subspan(size_t{i} * lookup.key_bytes, lookup.key_bytes));
+    found.pages.push_back(page_hash(attachment.space->id, attachment.generation,
+                                    keys.subspan(size_t{i} * lookup.key_bytes, lookup.key_bytes)));
   found.entries.resize(lookup.total);
-  world.index.find(hashes, found.entries);
+  world.index.find(found.pages, found.entries);
+  found.places.resize(lookup.total, Place::kMiss);
   for (uint32_t i = 0; i < lookup.total; ++i) {
     EntryId& entry = found.entries[i];
-    if (entry != kNoEntry && !visible(world.index[entry])) entry = kNoEntry;
-    const PageAccess use{hashes[i].low, i, lookup.total, access};
-    if (entry != kNoEntry)
-      use_page(world, entry, use);
+    if (entry == kNoEntry) continue;
+    const PageEntry& page = world.index[entry];
+    if (visible(page))
+      found.places[i] = place_of(page);
     else
-      world.parts.pool->missed(attachment.shape, use);
-    count_place(world.count, entry != kNoEntry ? place_of(world.index[entry]) : Place::kMiss);
+      entry = kNoEntry;
   }
+  count_places(world.count, found.places);
   return found;
 }
 
 // Where the put of what is missing will begin: it is the same use of the prompt.
-void remember_chain_end(Session& session, const Found& found, const LookupAssembly& lookup,
-                        uint64_t access) {
+void remember_chain_end(Session& session, const Found& found, uint64_t access) {
   const auto missing = std::find(found.entries.begin(), found.entries.end(), kNoEntry);
   if (missing == found.entries.end()) return;
   const auto position = static_cast<uint32_t>(missing - found.entries.begin());
-  const Bytes key =
-      Bytes(lookup.keys).subspan(size_t{position} * lookup.key_bytes, lookup.key_bytes);
-  const Hash128 page = page_hash(found.attachment->space->id, found.attachment->generation, key);
-  session.chain_ends.push_back({page.low, position, access});
+  session.chain_ends.push_back({found.pages[position].low, position, access});
   if (session.chain_ends.size() > kChainEndsMax) session.chain_ends.pop_front();
 }
 
@@ -102,8 +87,8 @@ std::vector<EntryId> needed_pages(const std::vector<Found>& pools,
 }
 
 // Per key: the farthest place over the pools that need every page, a miss if one of them misses it.
-void fill_places(const World& world, const std::vector<Found>& pools,
-                 const std::vector<PoolPresence>& policies, LookupAnswer& answer) {
+void fill_places(const std::vector<Found>& pools, const std::vector<PoolPresence>& policies,
+                 LookupAnswer& answer) {
   answer.places.assign(answer.keys, static_cast<uint8_t>(Place::kHost));
   const bool any_all = std::any_of(policies.begin(), policies.end(), [](const PoolPresence& p) {
     return p.policy == HitPolicy::kAllPages;
@@ -111,12 +96,9 @@ void fill_places(const World& world, const std::vector<Found>& pools,
   for (size_t p = 0; p < pools.size(); ++p) {
     if (any_all && policies[p].policy != HitPolicy::kAllPages) continue;
     for (uint32_t i = 0; i < answer.keys; ++i) {
-      const EntryId entry = pools[p].entries[i];
+      const auto found = static_cast<uint8_t>(pools[p].places[i]);
       uint8_t& place = answer.places[i];
-      if (entry == kNoEntry)
-        place = static_cast<uint8_t>(Place::kMiss);
-      else if (place != static_cast<uint8_t>(Place::kMiss))
-        place = std::max(place, static_cast<uint8_t>(place_of(world.index[entry])));
+      place = found == kMissed || place == kMissed ? kMissed : std::max(place, found);
     }
   }
 }
@@ -137,28 +119,39 @@ void prefetch(World& world, const std::vector<EntryId>& needed,
   for (const EntryId entry : needed) unpin(world, entry);
 }
 
+// The lease and the prefetch that were asked for.
+void hold(World& world, Session& session, const LookupAssembly& lookup,
+          const std::vector<const Attachment*>& attachments, const std::vector<EntryId>& needed,
+          LookupAnswer& answer) {
+  if (lookup.lease_ms != 0 && !needed.empty()) {
+    answer.lease = grant_lease(world, session, needed, lookup.lease_ms);
+    answer.lease_capped = answer.lease == 0;
+  }
+  if (lookup.prefetch && !answer.lease_capped) prefetch(world, needed, attachments);
+}
+
 LookupAnswer look_up(World& world, Session& session, const LookupAssembly& lookup,
                      const std::vector<const Attachment*>& attachments) {
   const uint64_t access = ++world.last_access;
   std::vector<Found> pools;
   std::vector<PoolPresence> policies;
   for (size_t p = 0; p < attachments.size(); ++p) {
-    pools.push_back(find_in_pool(world, *attachments[p], lookup, access));
+    pools.push_back(find_in_pool(world, *attachments[p], lookup));
     PoolPresence presence{lookup.pools[p].policy, lookup.pools[p].pages, {}};
-    for (const EntryId entry : pools.back().entries) presence.present.push_back(entry != kNoEntry);
+    presence.present.resize(lookup.total);
+    for (uint32_t i = 0; i < lookup.total; ++i)
+      presence.present[i] = pools.back().places[i] != Place::kMiss;
     policies.push_back(std::move(presence));
-    remember_chain_end(session, pools.back(), lookup, access);
+    remember_chain_end(session, pools.back(), access);
   }
   LookupAnswer answer;
   answer.keys = lookup.total;
   answer.longest = restorable_prefixes(policies, lookup.total, answer.restorable);
-  fill_places(world, pools, policies, answer);
-  const std::vector<EntryId> needed = needed_pages(pools, policies, answer.longest);
-  if (lookup.lease_ms != 0 && !needed.empty()) {
-    answer.lease = grant_lease(world, session, needed, lookup.lease_ms);
-    answer.lease_capped = answer.lease == 0;
-  }
-  if (lookup.prefetch && !answer.lease_capped) prefetch(world, needed, attachments);
+  fill_places(pools, policies, answer);
+  hold(world, session, lookup, attachments, needed_pages(pools, policies, answer.longest), answer);
+  for (Found& found : pools)
+    note_uses(world, {found.attachment->shape, access, std::move(found.pages),
+                      std::move(found.entries)});
   return answer;
 }
 
