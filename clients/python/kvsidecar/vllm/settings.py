@@ -2,12 +2,104 @@
 """What an operator may set in kv_connector_extra_config, read once at start. Needs no vLLM.
 
 Every key, its default and its meaning stand in KEYS. Whatever is wrong raises Misuse with a
-sentence that names the key, the value and what to do; nothing is guessed.
+sentence that names the key, the value and what to do; nothing is guessed. Keys of vLLM's HF3FS
+connector are accepted and ignored; HF3FS_KEYS says what does their work here.
 """
 from __future__ import annotations
 
+import difflib
+import json
+import math
 from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from ..errors import Misuse
+
+WHERE = "kv_connector_extra_config"
+
+
+class Text(NamedTuple):
+    """A non-empty str."""
+
+    default: Optional[str]
+    help: str
+
+
+class Choice(NamedTuple):
+    """One of a few words; `refused`: words that are known but can't be had, with the reason."""
+
+    default: str
+    words: Tuple[str, ...]
+    help: str
+    refused: Mapping[str, str] = {}
+
+
+class Switch(NamedTuple):
+    """true or false."""
+
+    default: bool
+    help: str
+
+
+class Number(NamedTuple):
+    """An int, or a float unless `whole`; scale turns it into the setting's unit."""
+
+    default: float
+    least: float
+    most: float
+    help: str
+    whole: bool = False
+    scale: float = 1
+
+
+Key = Union[Text, Choice, Switch, Number]
+
+# Key: (setting, how it is read). Units stand last in a key's name; settings are in seconds.
+KEYS: Dict[str, Tuple[str, Key]] = {
+    "socket": ("socket", Text(None, "Socket of the node's daemon; without it $KVSIDECAR_SOCKET, "
+                                    "else /run/kvsidecar/kvsidecar.sock.")),
+    "model": ("model", Text(None, "Name of the model in the daemon; without it the model's own.")),
+    "revision": ("revision", Text(None, "Revision of the weights; without it the hub's commit, "
+                                        "else a fingerprint of the model's folder.")),
+    "tenant_salt": ("tenant_salt", Text(None, "Engines with another salt share nothing.")),
+    "on_reset": ("on_reset", Choice("detach", ("detach", "clear", "keep"), (
+        "What a reset of the prefix cache does: detach, this engine goes on with pages of its "
+        "own; clear, nobody finds the pages of before; keep, nothing."))),
+    "events": ("events", Choice("engine", ("engine", "off"), (
+        "Who tells of stored pages: engine, through vLLM's own KV events; off, nobody."),
+        {"daemon": "the daemon publishes no events yet"})),
+    "durable": ("durable", Switch(False, "A page counts as stored only when the store has it.")),
+    "lookup_deadline_ms": ("lookup_deadline_s", Number(
+        20, 0, 10_000, "How long a request may wait for the daemon's answer, from the first "
+        "time the scheduler asks; then it counts as a miss.", scale=1e-3)),
+    "spin_us": ("spin_s", Number(
+        50, 0, 10_000, "How long the scheduler looks for that answer before it goes on with "
+        "other requests.", scale=1e-6)),
+    "lease_s": ("lease_s", Number(
+        30, 0.1, 600, "How long the daemon holds found pages until they are loaded.")),
+    "leases_max": ("leases_max", Number(
+        256, 0, 65_536, "Requests that hold pages at once; the others load what is still there.",
+        whole=True)),
+    "load_timeout_s": ("load_timeout_s", Number(
+        10, 0.01, 600, "Deadline of a load; then its request computes the tokens.")),
+    "store_timeout_s": ("store_timeout_s", Number(
+        10, 0.01, 600, "Deadline of a store; then its pages are not stored.")),
+    "attach_timeout_s": ("attach_timeout_s", Number(
+        5, 0.01, 600, "Deadline of registering memory and of attaching.")),
+    "connect_timeout_s": ("connect_timeout_s", Number(
+        2, 0, 600, "How long the engine's start waits for a daemon; without one it starts all "
+        "the same and attaches later.")),
+}
+
+# What does the work of the HF3FS connector's keys here.
+HF3FS_KEYS: Dict[str, str] = {
+    "hf3fs_storage_path": "the daemon's configuration: [store] root",
+    "hf3fs_metadata_server_url": "nothing: the daemon has an index of its own, no server is run",
+    "hf3fs_file_size": "the daemon's configuration: [store] capacity_bytes for all of it, "
+                       "segment_bytes for one file",
+    "hf3fs_client_numjobs": "the daemon's configuration: [store] depth",
+    "hf3fs_max_device_buffer_count": "the daemon's configuration: [host_pool] bytes",
+}
 
 
 @dataclass(frozen=True)
@@ -39,4 +131,82 @@ class Settings:
         """From a VllmConfig, of which only kv_transfer_config is looked at. Raises Misuse for an
         unknown or mistyped key (naming the nearest known one), a value out of range, events =
         daemon, and a loading role with kv_load_failure_policy = fail."""
-        raise NotImplementedError
+        transfer = vllm_config.kv_transfer_config
+        role = transfer.kv_role
+        if role not in ("kv_producer", "kv_consumer", "kv_both"):
+            raise Misuse(f"kv_role is {role!r}; set it to kv_both, kv_producer (stores only) or "
+                         "kv_consumer (loads only)")
+        loads = role != "kv_producer"
+        if loads and getattr(transfer, "kv_load_failure_policy", "fail") != "recompute":
+            raise Misuse(_POLICY)
+        given = transfer.kv_connector_extra_config
+        if not isinstance(given, Mapping):
+            raise Misuse(f"{WHERE} is {given!r}; give a JSON object of keys and values")
+        values = {setting: _read(name, key, given[name]) if name in given else _default(key)
+                  for name, (setting, key) in KEYS.items()}
+        return cls(engine_id=str(transfer.engine_id), stores=role != "kv_consumer", loads=loads,
+                   hints=tuple(_hints(given)), **values)
+
+
+_POLICY = (
+    'kv_load_failure_policy is "fail": a page that is gone by the time it is loaded would end its '
+    'request with an error; set "kv_load_failure_policy": "recompute" in --kv-transfer-config '
+    "(beside kv_connector; under MultiConnector in this connector's entry and on top)")
+
+
+def _hints(given: Mapping[str, Any]) -> List[str]:
+    """One for each key of the HF3FS connector; raises Misuse for keys that nobody knows."""
+    hints = []
+    for name in given:
+        if name in HF3FS_KEYS:
+            hints.append(f"{WHERE}: {name} is a key of the HF3FS connector and has no effect; "
+                         f"what replaces it: {HF3FS_KEYS[name]}")
+        elif name not in KEYS:
+            near = difflib.get_close_matches(str(name), KEYS, 1, 0.5)
+            remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(KEYS))}"
+            raise Misuse(f"{WHERE}: {name} = {_show(given[name])} isn't a key of kvsidecar; "
+                         f"{remedy}")
+    return hints
+
+
+def _default(key: Key) -> Any:
+    return _scaled(key.default, key) if isinstance(key, Number) else key.default
+
+
+def _scaled(value: float, key: Number) -> Union[int, float]:
+    return int(value) if key.whole else float(value) * key.scale
+
+
+def _show(value: Any) -> str:
+    """As it stood in the JSON, cut where it is long."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _read(name: str, key: Key, value: Any) -> Any:
+    def refuse(remedy: str) -> Misuse:
+        return Misuse(f"{WHERE}: {name} is {_show(value)}; {remedy}")
+
+    if isinstance(key, Text):
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise refuse("give a text that isn't empty, or leave the key out")
+        return value
+    if isinstance(key, Choice):
+        if isinstance(value, str) and value in key.refused:
+            raise refuse(f"{key.refused[value]}; set it to {' or '.join(key.words)}")
+        if not isinstance(value, str) or value not in key.words:
+            raise refuse(f"set it to {' or '.join(key.words)}")
+        return value
+    if isinstance(key, Switch):
+        if not isinstance(value, bool):
+            raise refuse("set it to true or false")
+        return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole or (isinstance(value, float) and not key.whole and math.isfinite(value))):
+        raise refuse("give a whole number" if key.whole else "give a number")
+    if not key.least <= value <= key.most:
+        raise refuse(f"it must be {key.least:g} to {key.most:g}")
+    return _scaled(value, key)
