@@ -124,6 +124,10 @@ class Host:
         """Nothing is left to do, blocks of ended requests included."""
         return not self.scheduler.has_requests()
 
+    def is_answered(self):
+        """Nothing is left but requests whose load hasn't ended."""
+        return set(self.states().values()) <= {"WAITING_FOR_REMOTE_KVS"}
+
     def is_loading(self):
         return "WAITING_FOR_REMOTE_KVS" in self.states().values()
 
@@ -143,6 +147,8 @@ class Host:
         """{name: value}, labels other than the engine's in braces; of histograms count and sum."""
         told = {}
         for metric in self.llm.get_metrics():
+            if metric.name.endswith("_info"):
+                continue
             labels = {key: value for key, value in metric.labels.items()
                       if key not in ("engine", "model_name")}
             name = metric.name + ("{%s}" % ",".join(

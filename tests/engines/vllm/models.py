@@ -22,40 +22,40 @@ COMMON = dict(vocab_size=VOCABULARY, hidden_size=128, intermediate_size=256, num
 WINDOW = 64
 GEMMA_LAYERS = (["sliding_attention"] * 2 + ["full_attention"]) * 2
 
-# name: (class of transformers' configurations, what differs from COMMON, seed)
-MODELS = {
-    "llama": ("LlamaConfig", {}, SEED),
-    # The same shape with other weights: what a new version under the same name is.
-    "llama-other": ("LlamaConfig", {}, SEED + 1),
+# name: (class of transformers' configurations, what differs from COMMON)
+SHAPES = {
+    "llama": ("LlamaConfig", {}),
     # Heads for two ranks.
-    "llama-heads": ("LlamaConfig", dict(num_attention_heads=4, num_key_value_heads=2, head_dim=32),
-                    SEED),
+    "llama-heads": ("LlamaConfig", dict(num_attention_heads=4, num_key_value_heads=2, head_dim=32)),
     # Recomputing a prefix of it takes long enough here to be worth measuring.
     "llama-large": ("LlamaConfig", dict(hidden_size=1024, intermediate_size=2816,
                                         num_hidden_layers=8, num_attention_heads=16,
-                                        num_key_value_heads=4), SEED),
+                                        num_key_value_heads=4)),
     # Its blocks are large enough for a copy to be caught in.
     "llama-wide": ("LlamaConfig", dict(num_hidden_layers=2, num_attention_heads=8,
-                                       num_key_value_heads=8, head_dim=128), SEED),
+                                       num_key_value_heads=8, head_dim=128)),
     "gemma3": ("Gemma3TextConfig", dict(num_hidden_layers=6, sliding_window=WINDOW,
-                                        layer_types=GEMMA_LAYERS, query_pre_attn_scalar=64), SEED),
+                                        layer_types=GEMMA_LAYERS, query_pre_attn_scalar=64)),
     "gptoss": ("GptOssConfig", dict(sliding_window=WINDOW, num_local_experts=4,
-                                    num_experts_per_tok=2), SEED),
+                                    num_experts_per_tok=2)),
     "qwen3next": ("Qwen3NextConfig", dict(
         num_key_value_heads=2, head_dim=128, linear_num_value_heads=2, linear_num_key_heads=2,
         linear_key_head_dim=64, linear_value_head_dim=64, num_experts=4, num_experts_per_tok=2,
         moe_intermediate_size=64, shared_expert_intermediate_size=64,
-        layer_types=["linear_attention", "full_attention"] * 2), SEED),
+        layer_types=["linear_attention", "full_attention"] * 2)),
 }
+# The same shape with other weights: what a new version under the same name is.
+OTHER = "-other"
+MODELS = list(SHAPES) + [name + OTHER for name in ("llama", "gemma3", "gptoss", "qwen3next")]
 
 
 def make_weights(folder, name):
     import torch
     import transformers
-    kind, differs, seed = MODELS[name]
+    kind, differs = SHAPES[name.removesuffix(OTHER)]
     config = getattr(transformers, kind)(**{**COMMON, **differs})
     config.dtype = torch.float32
-    torch.manual_seed(seed)
+    torch.manual_seed(SEED + name.endswith(OTHER))
     model = transformers.AutoModelForCausalLM.from_config(config).float()
     gain = 0.0 if kind.startswith("Gemma") else 1.0  # Gemma's norms multiply by 1 + weight
     with torch.no_grad():
