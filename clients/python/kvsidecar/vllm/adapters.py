@@ -4,7 +4,7 @@
 A content id is made from all bytes of the adapter's files, by a thread of its own, and is appended
 to each key of the adapter's requests. Files that change while vLLM may have either version of them
 in memory make an adapter unclear: its requests neither load nor store until it comes under another
-name or id. Needs no vLLM.
+number. Needs no vLLM.
 """
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class _Entry:
         self.name = name
         self.path = path
         self.looks = 0  # asked for so far
-        self.queued = True  # the latest of them has reached the thread
+        self.queued = False  # the latest of them has reached the thread
         self.replaced = False  # vLLM may have other weights in memory under this number
         self.told = False
 
@@ -206,6 +206,7 @@ class Adapters:
                 return
             number, path, looks = work
             self._known[number] = examine(self._known.get(number), path, looks)
+            self._work.task_done()
 
 
 def fold(block_hashes: Sequence[bytes], content_id: bytes) -> Sequence[bytes]:
