@@ -1,28 +1,107 @@
 # SPDX-License-Identifier: Apache-2.0
 """KV events about pages in the daemon, through the engine's own publisher (take_events).
 
-Only the scheduler uses it. What is said is a hint for routers: a page may be evicted later
-without a word.
+Only the scheduler uses it. What is said is a hint for routers: a page may be evicted later without
+a word. A reset needs no event of its own, since vLLM tells that all blocks are cleared.
 """
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from math import gcd
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .identity import GroupSpace
 from .settings import Settings
 
+MEDIUM = "CPU"  # of vLLM's words: the node's host memory
+EVENTS_MAX = 65_536  # between two steps; what is beyond is not said
+
 
 class Events:
-    def __init__(self, vllm_config: Any, settings: Settings, spaces: Sequence[GroupSpace]) -> None:
-        """Does nothing at all where settings.events is off or vLLM's own events are."""
+    def __init__(self, vllm_config: Any, settings: Settings, spaces: Sequence[GroupSpace],
+                 hash_block_size: Optional[int] = None) -> None:
+        """Does nothing at all (active is False) where settings.events is off or vLLM's own events
+        are. hash_block_size: tokens of one block hash; None: what all groups have in common."""
+        wanted = getattr(vllm_config, "kv_events_config", None)
+        self.active = settings.events == "engine" and wanted is not None and bool(
+            wanted.enable_kv_cache_events)
+        self._spaces = {space.group: space for space in spaces}
+        self._hash_tokens = hash_block_size or gcd(*(space.tokens_per_page for space in spaces))
+        self._events: List[Any] = []
 
     def stored(self, request: Any, group: int, pages: Sequence[int]) -> None:
         """Pages (ordinals within the prompt, of this group's size) of a request are complete in the
         daemon. `request` is vLLM's Request; what is needed is taken from it at once."""
+        if not self.active:
+            return
+        for first, end in _runs(pages):
+            if len(self._events) >= EVENTS_MAX:
+                return
+            self._events.append(self._stored(request, self._spaces[group], first, end))
 
     def removed(self, group: int, block_hashes: Sequence[bytes]) -> None:
-        """Pages that turned out to be gone."""
+        """Pages that turned out to be gone, by vLLM's hashes of them."""
+        if not self.active or not block_hashes or len(self._events) >= EVENTS_MAX:
+            return
+        from vllm.distributed.kv_events import BlockRemoved
+        from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+        self._events.append(_made(BlockRemoved, dict(
+            block_hashes=[maybe_convert_block_hash(found) for found in block_hashes],
+            medium=MEDIUM, group_idx=group, locality="LOCAL")))
 
     def take(self) -> List[Any]:
         """The events since the last take, as vLLM's BlockStored and BlockRemoved."""
-        raise NotImplementedError
+        if not self._events:
+            return []
+        taken, self._events = self._events, []
+        return taken
+
+    def _stored(self, request: Any, space: GroupSpace, first: int, end: int) -> Any:
+        from vllm.distributed.kv_events import BlockStored
+        from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+        size = space.tokens_per_page
+        hashes = self._hashes(request, size, first, end)
+        adapter = request.lora_request
+        return _made(BlockStored, dict(
+            block_hashes=[maybe_convert_block_hash(found) for found in hashes[1:]],
+            parent_block_hash=None if hashes[0] is None else maybe_convert_block_hash(hashes[0]),
+            token_ids=list(request.all_token_ids[first * size:end * size]), block_size=size,
+            lora_id=None if adapter is None else adapter.lora_int_id,
+            lora_name=None if adapter is None else adapter.lora_name, medium=MEDIUM,
+            extra_keys=_extra_keys(request, size, first, end), group_idx=space.group,
+            kv_cache_spec_kind=space.spec_kind, kv_cache_spec_sliding_window=space.window,
+            locality="LOCAL", session_id=getattr(request, "session_id", None)))
+
+    def _hashes(self, request: Any, size: int, first: int, end: int) -> List[Any]:
+        """The hash before the first page (None at the prompt's beginning) and those of the pages. A
+        page's is that of the prefix up to its end."""
+        stride, hashes = size // self._hash_tokens, request.block_hashes
+        return [None if first == 0 else hashes[first * stride - 1]] + [
+            hashes[(page + 1) * stride - 1] for page in range(first, end)]
+
+
+def _runs(pages: Sequence[int]) -> Iterator[Tuple[int, int]]:
+    """[first, end) of the neighbours among them."""
+    ordered = sorted(set(pages))
+    first = 0
+    for at in range(1, len(ordered) + 1):
+        if at == len(ordered) or ordered[at] != ordered[at - 1] + 1:
+            yield ordered[first], ordered[at - 1] + 1
+            first = at
+
+
+def _extra_keys(request: Any, size: int, first: int, end: int) -> Any:
+    """What went into the hashes beside the tokens, one entry a page, as vLLM publishes it."""
+    from vllm.v1.core import kv_cache_utils
+    found, media = [], 0
+    for page in range(first, end):
+        keys, media = kv_cache_utils.generate_block_hash_extra_keys(
+            request, page * size, (page + 1) * size, media)
+        found.append(keys)
+    publish = getattr(kv_cache_utils, "to_event_extra_keys", None)  # hashes are tagged since 0.30
+    return found if publish is None else publish(found)
+
+
+def _made(event: Any, values: Dict[str, Any]) -> Any:
+    """With those of the values that the installed release knows."""
+    return event(**{name: value for name, value in values.items()
+                    if name in event.__struct_fields__})

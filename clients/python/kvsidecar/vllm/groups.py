@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from math import gcd
-from typing import Any, Iterable, Tuple
+from typing import Any, Iterable, Optional, Tuple
 
 from ..errors import Misuse
 from ..status import Policy
@@ -16,8 +16,15 @@ from .fingerprint import digest_of
 
 # The first class of a spec's line that is here decides.
 KINDS = {
-    "SlidingWindowMLASpec": "window", "MLAAttentionSpec": "full", "FullAttentionSpec": "full",
-    "ChunkedLocalAttentionSpec": "chunk", "SlidingWindowSpec": "window", "MambaSpec": "state",
+    "SlidingWindowMLASpec": "window", "MLAAttentionSpec": "full", "SinkFullAttentionSpec": "full",
+    "FullAttentionSpec": "full", "ChunkedLocalAttentionSpec": "chunk",
+    "SlidingWindowSpec": "window", "MambaSpec": "state",
+}
+SPEC_KINDS = {
+    "SlidingWindowMLASpec": "sliding_window_mla", "MLAAttentionSpec": "mla_attention",
+    "SinkFullAttentionSpec": "sink_full_attention", "FullAttentionSpec": "full_attention",
+    "ChunkedLocalAttentionSpec": "chunked_local_attention",
+    "SlidingWindowSpec": "sliding_window", "MambaSpec": "mamba",
 }
 POOLS = {"full": "kv", "window": "swa", "chunk": "chunk", "state": "mamba", "none": "kv"}
 MLA = {"MLAAttentionSpec", "SlidingWindowMLASpec"}
@@ -40,6 +47,8 @@ class Group:
     dtype: str  # of the cache
     draft: bool
     digest: str  # of all fields of its spec
+    spec_kind: str  # vLLM's own word, in KV events
+    window: Optional[int]  # tokens, of "window"
 
     def tokens_per_page(self, dcp: int) -> int:
         """Tokens of one block over all decode-context-parallel ranks."""
@@ -58,6 +67,10 @@ def _line(spec: Any) -> Iterable[str]:
     return [cls.__name__ for cls in type(spec).__mro__]
 
 
+def _known_class(spec: Any) -> Optional[str]:
+    return next((name for name in _line(spec) if name in KINDS), None)
+
+
 def _kind(index: int, group: Any, spec: Any) -> str:
     if getattr(group, "host_resident", False):
         raise Misuse(f"KV cache group {index} lies in host memory (HiSparse), which the daemon "
@@ -65,14 +78,11 @@ def _kind(index: int, group: Any, spec: Any) -> str:
     if not getattr(group, "enable_kv_transfer", True) or not getattr(
             spec, "prefix_cacheable", True):
         return "none"
-    line = _line(spec)
-    for name in line:
-        if name in KINDS:
-            kind = KINDS[name]
-            break
-    else:
-        raise Misuse(f"KV cache group {index} is of kind {line[0]}, which isn't known here; "
-                     f"known are {', '.join(sorted(KINDS))}")
+    known = _known_class(spec)
+    if known is None:
+        raise Misuse(f"KV cache group {index} is of kind {type(spec).__name__}, which isn't known "
+                     f"here; known are {', '.join(sorted(KINDS))}")
+    kind = KINDS[known]
     mode = getattr(spec, "mamba_cache_mode", "align")
     if kind == "state" and mode not in ("align", "all"):
         raise Misuse(f"KV cache group {index} keeps states without positions (mamba cache mode "
@@ -124,4 +134,6 @@ def group_of(index: int, group: Any) -> Group:
         sharded=bool(getattr(first, "dcp_sharded", kind != "state")),
         reach=_reach(kind, first), replicated=is_same_on_all_ranks(spec), dtype=_dtype(first),
         draft=bool(getattr(group, "is_eagle_group", False)),
-        digest=digest_of([type(first).__name__, described]))
+        digest=digest_of([type(first).__name__, described]),
+        spec_kind=SPEC_KINDS.get(_known_class(first) or "", "unknown"),
+        window=int(first.sliding_window) if kind == "window" else None)

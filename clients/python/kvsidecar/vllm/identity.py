@@ -47,6 +47,8 @@ class GroupSpace:
     tokens_per_page: int  # of one block of this group, times the context-parallel ranks
     replicated: bool  # all tp ranks hold the same bytes (MLA): one part, stored by tp rank 0
     draft: bool  # a drafter's layers are among it: the last page of a prefix is of less use to them
+    spec_kind: str = "unknown"  # as KV events call it
+    window: Optional[int] = None  # tokens, of "window"
 
 
 def _sizes(vllm_config: Any) -> Tuple[int, int, int]:
@@ -102,7 +104,8 @@ def group_spaces(vllm_config: Any, kv_cache_config: Any, settings: Settings,
         policy, trailing = group.policy(dcp)
         spaces.append(GroupSpace(
             group.index, _fields(common, group, parts[group.index], tokens), group.kind, policy,
-            trailing, tokens, group.replicated and dcp == 1, group.draft))
+            trailing, tokens, group.replicated and dcp == 1, group.draft, group.spec_kind,
+            group.window))
     return spaces
 
 

@@ -1,23 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the connector counts and where it comes out. COUNTERS, TIMES and GAUGES are all of it.
+"""What the connector counts: COUNTERS, TIMES and GAUGES are all of it. Needs no vLLM.
 
-A Recorder counts in one process; Stats is what travels through vLLM, once a step; PromMetrics is
-what /metrics shows, as vllm:kvsidecar_<family>{<label>=<value>}.
+A Recorder counts in one process; what it took in a step travels through vLLM as a Stats (stats.py)
+and comes out at /metrics as vllm:kvsidecar_<family>{<label>=<value>}, counters with _total. What
+vLLM's HF3FS connector shows is here:
+
+| vLLM's HF3FS connector               | here                                                  |
+| ------------------------------------ | ----------------------------------------------------- |
+| vllm:hf3fs_save_duration_seconds     | vllm:kvsidecar_store_seconds                          |
+| vllm:hf3fs_load_duration_seconds     | vllm:kvsidecar_load_seconds                           |
+| vllm:hf3fs_num_failed_save           | vllm:kvsidecar_failed_stores, by cause in store_pages |
+| vllm:hf3fs_num_failed_load           | vllm:kvsidecar_failed_loads, by cause in load_pages   |
+| "Num transfers task" of the log line | vllm:kvsidecar_loads and vllm:kvsidecar_stores        |
+
+Every page of a load or a store counts once under what came of it: the outcomes of load_pages and of
+store_pages add up to the pages asked for.
 """
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
-from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
-    KVConnectorPromMetrics, KVConnectorStats)
+from ..status import Status
+
+if TYPE_CHECKING:
+    from .stats import Stats
 
 
 class Counter(NamedTuple):
     """Where a count comes out."""
 
     family: str
-    label: str  # value of the family's one label, "" where it has none
-    help: str
+    label: str  # value of the family's one label (LABELS), "" where it has none
+    help: str  # of the family: its first counter has it
 
 
 COUNTERS: Dict[str, Counter] = {
@@ -61,39 +75,93 @@ TIMES: Dict[str, str] = {
     "store_seconds": "From beginning a store to its end.",
 }
 GAUGES: Dict[str, str] = {
-    "connected": "1 where every process of the engine has a connection with its daemon.",
+    "connected": "Whether a process of the engine has a connection with its daemon.",
 }
+LABELS = {"hit_tokens": "place", "load_pages": "outcome", "store_pages": "outcome"}
+GAUGE_LABEL = "process"
+SAMPLES_MAX = 1024  # durations kept between two looks at them; beyond it only their sum and number
+
+
+# Where the pages of a load or a store count, by their status.
+_UNAVAILABLE = {Status.UNAVAILABLE, Status.UNKNOWN_HANDLE, Status.STALE_HANDLE,
+                Status.STALE_NAMESPACE, Status.STALE_MAPPING, Status.UNSUPPORTED_VERSION,
+                Status.DRAINING}
+LOADED: Dict[int, str] = {
+    Status.OK: "ok", Status.MISS: "miss", Status.EXPIRED: "miss", Status.TIMEOUT: "timeout",
+    Status.CORRUPT: "corrupt", Status.IO_ERROR: "io_error", Status.REVOKED: "revoked",
+    Status.ABANDONED: "revoked", **{status: "unavailable" for status in _UNAVAILABLE}}
+STORED: Dict[int, str] = {
+    Status.OK: "ok", Status.OK_PART: "ok", Status.EXISTS: "exists", Status.REVOKED: "revoked",
+    Status.ABANDONED: "revoked", Status.BUSY: "refused", Status.OVER_QUOTA: "refused",
+    Status.DENIED: "refused", Status.NOT_STORED: "refused",
+    **{status: "refused" for status in _UNAVAILABLE}}
 
 
 class Recorder:
     """Counts of one process (scheduler or worker); one thread at a time. A name that isn't in the
     tables is a bug of the connector: KeyError."""
 
+    def __init__(self, process: str = "scheduler") -> None:
+        """process: "scheduler" or "worker <rank>", the label of its gauges."""
+        self._process = process
+        self._counters: Dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self._times: Dict[str, List[Any]] = {name: [0, 0.0, []] for name in TIMES}
+        self._gauges: Dict[str, float] = {}
+        self._changed = False
+
     def count(self, name: str, amount: int = 1) -> None:
         """Adds to a counter."""
+        if amount < 0:
+            raise ValueError(f"{name}: counters only grow, not by {amount}")
+        self._counters[name] += amount
+        self._changed = True
 
     def count_load(self, status: int, amount: int = 1) -> None:
         """Pages of a load that ended with a Status: load_pages_*."""
+        self.count("load_pages_" + LOADED.get(status, "other"), amount)
 
     def count_store(self, status: int, amount: int = 1) -> None:
         """Pages of a store that ended with a Status: store_pages_*."""
+        self.count("store_pages_" + STORED.get(status, "failed"), amount)
 
     def observe(self, name: str, seconds: float) -> None:
         """One more duration."""
+        add_time(self._times[name], 1, seconds, [seconds])
+        self._changed = True
 
     def gauge(self, name: str, value: float) -> None:
-        """Sets a gauge; ranks' values are joined by the least."""
+        """Sets a gauge of this process."""
+        if name not in GAUGES:
+            raise KeyError(name)
+        if self._gauges.get(name) != value:
+            self._gauges[name] = value
+            self._changed = True
 
     def take(self) -> Optional["Stats"]:
         """What came since the last take, None if nothing did."""
-        raise NotImplementedError
+        if not self._changed:
+            return None
+        from .stats import Stats
+        self._changed = False
+        counters = {name: count for name, count in self._counters.items() if count}
+        times = {name: time for name, time in self._times.items() if time[0]}
+        for name in counters:
+            self._counters[name] = 0
+        for name in times:
+            self._times[name] = [0, 0.0, []]
+        gauges = {name: {self._process: value} for name, value in self._gauges.items()}
+        return Stats(data={"counters": counters, "times": times, "gauges": gauges})
 
 
-class Stats(KVConnectorStats):
-    """data = {"counters": {name: int}, "times": {name: [count, sum, [samples]]}, "gauges": {name:
-    float}}: plain, so that it can be sent and joined."""
+def add_time(time: List[Any], count: int, total: float, samples: List[float]) -> None:
+    """Adds durations to [count, sum, samples] in place."""
+    time[0] += count
+    time[1] += total
+    time[2].extend(samples[:SAMPLES_MAX - len(time[2])])
 
 
-class PromMetrics(KVConnectorPromMetrics):
-    def observe(self, transfer_stats_data: Dict[str, Any], engine_idx: int = 0) -> None:
-        raise NotImplementedError
+def __getattr__(name: str) -> Any:
+    if name in ("Stats", "PromMetrics"):  # these two need vLLM
+        from . import stats
+        return getattr(stats, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
