@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM 0.28 and 0.29: a storage per layer; the connector keeps block tables itself; there is no way
+to report a failed load of a model with several KV cache groups, so such models only store."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+from vllm.v1.core.kv_cache_utils import resolve_kv_cache_block_sizes
+
+loads_several_groups = False
+keeps_memory_in_sleep = False
+
+
+def hash_block_size(vllm_config: Any, kv_cache_config: Any) -> int:
+    """Tokens of one of a request's block hashes."""
+    return int(resolve_kv_cache_block_sizes(kv_cache_config, vllm_config)[1])
+
+
+def hit_alignment(kv_cache_config: Any) -> Optional[int]:
+    """Of which vLLM wants a hit to be a multiple; None: of all groups' blocks."""
+    return None
+
+
+class BlockTables:
+    """Per request the blocks of each group, from what each step appends or replaces."""
+
+    def __init__(self) -> None:
+        self._tables: Dict[str, Tuple[List[int], ...]] = {}
+
+    def update(self, scheduler_output: Any) -> None:
+        """Once a step, before the tables are asked for."""
+        for new in scheduler_output.scheduled_new_reqs:
+            self._tables[new.req_id] = tuple(list(ids) for ids in new.block_ids)
+        cached = scheduler_output.scheduled_cached_reqs
+        for req_id, blocks in zip(cached.req_ids, cached.new_block_ids):
+            if blocks is None:
+                continue
+            if req_id in cached.resumed_req_ids or req_id not in self._tables:
+                self._tables[req_id] = tuple(list(ids) for ids in blocks)
+            else:
+                for table, ids in zip(self._tables[req_id], blocks):
+                    table.extend(ids)
+
+    def of(self, req_id: str) -> Optional[Tuple[List[int], ...]]:
+        """Of a request that is scheduled in this step."""
+        return self._tables.get(req_id)
+
+    def drop(self, req_id: str) -> None:
+        """The request has ended or lost its blocks."""
+        self._tables.pop(req_id, None)
+
+
+def boundary_states(scheduler_output: Any) -> Dict[str, List[Tuple[int, int, int]]]:
+    """Per request (group, block, tokens) of recurrent states that are whole at this step's end:
+    not told in these releases."""
+    return {}
+
+
+def copied_blocks(scheduler_output: Any) -> List[int]:
+    """Blocks that this step overwrites with a copy of others."""
+    return []
+
+
+def hit_sources(places: Dict[str, int]) -> Dict[Any, int]:
+    """vLLM's own words for where tokens were found: it doesn't ask in these releases."""
+    return {}

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scheduler's side tells the workers once a step, and what they answer. Small and flat:
+both are pickled for every worker and every step."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorMetadata, KVConnectorWorkerMetadata)
+
+from .identity import GroupSpace
+
+
+class Pages(NamedTuple):
+    """Pages of one KV cache group and where the engine has them."""
+
+    group: int  # index among kv_cache_config.kv_cache_groups
+    keys: bytes  # end to end
+    key_bytes: int
+    blocks: Sequence[int]  # one block number a key
+
+
+class Load(NamedTuple):
+    """All that one request waits for. The blocks are the daemon's from start_load_kv until the step
+    that reports the request in finished_recving."""
+
+    request_id: str
+    leases: Tuple[int, ...]  # that hold the pages; any of them is named by a get
+    pages: Tuple[Pages, ...]
+
+
+class Store(NamedTuple):
+    """Pages that are whole after this step's forward. The blocks may not be written before the put
+    has ended, was revoked or abandoned."""
+
+    ticket: int  # 0: nobody waits to hear what became of it
+    pages: Pages
+    position: int  # of the first page in its prompt, a hint
+    prompt_pages: int
+
+
+@dataclass
+class StepMetadata(KVConnectorMetadata):
+    """One step."""
+
+    life: int = 0  # grows with every reset: loads of an earlier one have failed
+    detached: int = 0  # which namespaces of the engine's own are in use; 0: those that it shares
+    touched: List[int] = field(default_factory=list)  # blocks that get other content from here on
+    loads: List[Load] = field(default_factory=list)
+    stores: List[Store] = field(default_factory=list)
+
+
+@dataclass
+class StepReport(KVConnectorWorkerMetadata):
+    """What one worker, or several together, have to tell of one step."""
+
+    # Of stores with a ticket: for each page 1 where it is stored. A ticket is reported by every
+    # worker that stores, each once; `reports` counts them.
+    stored: Dict[int, bytes] = field(default_factory=dict)
+    reports: Dict[int, int] = field(default_factory=dict)
+    # Requests whose load failed, with the keys that did.
+    failed: Dict[str, List[bytes]] = field(default_factory=dict)
+    # Told once after a start: the namespaces as the workers know them.
+    spaces: Optional[Tuple[GroupSpace, ...]] = None
+
+    def empty(self) -> bool:
+        return not (self.stored or self.failed or self.spaces)
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> "StepReport":
+        """Joins the reports of two workers. A page is stored when all parts are."""
+        assert isinstance(other, StepReport)
+        for ticket, flags in other.stored.items():
+            mine = self.stored.get(ticket)
+            self.stored[ticket] = flags if mine is None else joined(mine, flags)
+            self.reports[ticket] = self.reports.get(ticket, 0) + other.reports[ticket]
+        for request_id, keys in other.failed.items():
+            self.failed.setdefault(request_id, []).extend(keys)
+        self.spaces = self.spaces or other.spaces
+        return self
+
+
+def joined(one: bytes, other: bytes) -> bytes:
+    """Set where both are."""
+    size = len(one)
+    return (int.from_bytes(one, "big") & int.from_bytes(other, "big")).to_bytes(size, "big")

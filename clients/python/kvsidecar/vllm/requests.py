@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scheduler's side keeps per request, and which pages a step makes whole. Nothing here
+talks to the daemon. Scheduler's thread only."""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from .adapters import PENDING, USABLE, Adapters
+from .metadata import Pages
+from .pages import Geometry, Keys, joined_keys
+
+NULL_BLOCK = 0  # vLLM's: what a window has left behind
+
+
+class Track:
+    """One request that the engine has."""
+
+    __slots__ = ("request", "keys", "keys_hashes", "stored", "due", "loading", "places", "local",
+                 "present")
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.keys: Dict[int, Keys] = {}  # of its prompt, per page size
+        self.keys_hashes = -1  # block hashes that `keys` were made of
+        self.stored: Dict[int, int] = {}  # per group: pages that need no store
+        self.due = 0  # computed tokens with which the next page is whole
+        self.loading: Tuple[int, ...] = ()  # leases of the load in flight
+        self.places: Dict[str, int] = {}  # tokens of its latest load by place
+        self.local = 0  # tokens in the engine's blocks when it was last looked up
+        self.present: Dict[int, Optional[int]] = {}  # see begins()
+
+
+class Requests:
+    def __init__(self, geometry: Geometry, adapters: Adapters, positional_states: bool) -> None:
+        """positional_states: states of recurrent groups lie in the block table like other pages;
+        else only what vLLM offers at a boundary is whole."""
+        self.geometry = geometry
+        self.tracks: Dict[str, Track] = {}
+        self._adapters = adapters
+        self._positional = [s for s in geometry.spaces
+                            if s.kind != "state" or positional_states]
+
+    def add(self, request: Any) -> Track:
+        track = self.tracks.get(request.request_id)
+        if track is None or track.request is not request:
+            track = self.tracks[request.request_id] = Track(request)
+            lora = getattr(request, "lora_request", None)
+            if lora is not None:
+                self._adapters.prepare(lora)
+        return track
+
+    def content_id(self, track: Track) -> Tuple[str, Optional[bytes]]:
+        """(state, id) of the request's adapter; (USABLE, b"") without one."""
+        lora = getattr(track.request, "lora_request", None)
+        return (USABLE, b"") if lora is None else self._adapters.content_id(lora)
+
+    def keys(self, track: Track) -> Tuple[str, Dict[int, Keys]]:
+        """(state of the adapter, keys of the prompt as it is now per page size)."""
+        hashes = track.request.block_hashes
+        if track.keys_hashes == len(hashes):
+            return USABLE, track.keys
+        state, content_id = self.content_id(track)
+        if state != USABLE or content_id is None:
+            return state, {}
+        tokens = self.geometry.usable_tokens(track.request.num_tokens, len(hashes))
+        track.keys = {size: self.geometry.keys(hashes, size, content_id, tokens)
+                      for size in self.geometry.by_size}
+        track.keys_hashes = len(hashes)
+        return USABLE, track.keys
+
+    def begins(self, track: Track, computed: int) -> None:
+        """The request is scheduled with `computed` tokens in its blocks. track.present: per page
+        size the pages that the daemon is known to have from the beginning; None: unknown. What the
+        engine has and the daemon has lost is stored again."""
+        for space in self.geometry.spaces:
+            size = space.tokens_per_page
+            have = computed // size
+            known = track.present.get(size)
+            track.stored[space.group] = have if known is None else min(have, known)
+        self._set_due(track)
+
+    def _set_due(self, track: Track) -> None:
+        track.due = min(((track.stored[s.group] + 1) * s.tokens_per_page
+                         for s in self._positional), default=1 << 62)
+
+    def whole_pages(self, track: Track, computed: int,
+                    table: Optional[Sequence[Sequence[int]]]
+                    ) -> Iterator[Tuple[Pages, Sequence[int]]]:
+        """Pages that are whole with `computed` tokens and weren't before, and which of the prompt's
+        they are. Only as far as their hashes are known: of tokens that are merely speculated on
+        there is none yet."""
+        hashes = track.request.block_hashes
+        known = len(hashes) * self.geometry.hash_block_size
+        tokens = min(computed, known)
+        if table is None or tokens < track.due:
+            return
+        state, content_id = self.content_id(track)
+        if state == PENDING:
+            return
+        for space in self._positional:
+            begin, size = track.stored[space.group], space.tokens_per_page
+            end = tokens // size
+            if end <= begin:
+                continue
+            track.stored[space.group] = end
+            if content_id is not None and state == USABLE:
+                stride = size // self.geometry.hash_block_size
+                keys = joined_keys(hashes[begin * stride:end * stride], stride, content_id,
+                                   end - begin)
+                yield from without_null(space.group, keys, table[space.group][begin:end], begin)
+        self._set_due(track)
+
+    def boundary_pages(self, track: Track,
+                       offers: Sequence[Tuple[int, int, int]]) -> List[Tuple[Pages, int]]:
+        """States that vLLM offers as (group, block, tokens), with which page they are: whole at
+        this step's end."""
+        hashes, hash_size = track.request.block_hashes, self.geometry.hash_block_size
+        state, content_id = self.content_id(track)
+        if state != USABLE or content_id is None:
+            return []
+        found = []
+        for group, block, tokens in offers:
+            space = next((s for s in self.geometry.spaces if s.group == group), None)
+            if space is None or block == NULL_BLOCK or tokens % space.tokens_per_page or \
+                    not 0 < tokens // hash_size <= len(hashes):
+                continue
+            last = tokens // hash_size
+            keys = joined_keys(hashes[last - 1:last], 1, content_id, 1)
+            found.append((Pages(group, keys.bytes, keys.key_bytes, [block]),
+                          tokens // space.tokens_per_page - 1))
+        return found
+
+
+def without_null(group: int, keys: Keys, blocks: Sequence[int],
+                 begin: int) -> Iterator[Tuple[Pages, Sequence[int]]]:
+    """Those pages from `begin` on whose block exists, and which they are; nothing if none does."""
+    if NULL_BLOCK not in blocks:
+        if len(blocks) == keys.count and blocks:
+            yield Pages(group, keys.bytes, keys.key_bytes, blocks), range(begin, begin + keys.count)
+        return
+    there = [i for i, block in enumerate(blocks[:keys.count]) if block != NULL_BLOCK]
+    if there:
+        yield Pages(group, b"".join(map(keys.one, there)), keys.key_bytes,
+                    [blocks[i] for i in there]), [begin + i for i in there]

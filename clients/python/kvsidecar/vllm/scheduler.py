@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's side: looks up, orders loads and stores, and never waits. All of it runs in the
+engine core's one thread, whose every microsecond delays all requests."""
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from . import eras
+from .adapters import PENDING, USABLE, Adapters
+from .events import Events
+from .identity import GroupSpace, sharing_hints
+from .lookups import Hit, Lookups
+from .metadata import Load, Pages, StepMetadata, StepReport, Store
+from .metrics import Recorder
+from .pages import Geometry, Keys
+from .parts import Bytes, expected_parts, spaces_of, world_size
+from .requests import Requests, Track, without_null
+from .session import AT_ONCE_S, Session
+from .settings import Settings
+from .tickets import Tickets
+
+logger = logging.getLogger("vllm.kvsidecar")
+
+
+class SchedulerSide:
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, settings: Settings) -> None:
+        self._config, self._kv_config, self._settings = vllm_config, kv_cache_config, settings
+        self._era = eras.current()
+        spaces = spaces_of(vllm_config, kv_cache_config, settings,
+                           expected_parts(vllm_config, kv_cache_config))
+        self._geometry = Geometry(spaces, self._era.hash_block_size(vllm_config, kv_cache_config),
+                                  self._era.hit_alignment(kv_cache_config))
+        self.recorder = Recorder()
+        self.session = Session(settings, "vllm scheduler")
+        self._spaces: Tuple[GroupSpace, ...] = tuple(s for s in spaces if s.kind != "none")
+        self.session.attach(self._spaces, world_size(vllm_config))
+        self._adapters = Adapters()
+        mode = getattr(vllm_config.cache_config, "mamba_cache_mode", None)
+        self._requests = Requests(self._geometry, self._adapters, mode == "all")
+        self._lookups = Lookups(self.session, self._geometry, self.recorder)
+        self._tables = self._era.BlockTables()
+        self._events = Events(vllm_config, settings, spaces)
+        publishing = getattr(vllm_config.kv_events_config, "enable_kv_cache_events", False)
+        self._tickets = Tickets(spaces, self._events, publishing and settings.events == "engine")
+        self._page_tokens = {space.group: space.tokens_per_page for space in spaces}
+        self._loads: List[Load] = []
+        # Requests that got blocks since the last step: (ids per group, whether a load was ordered).
+        self._fresh: Dict[str, Tuple[Sequence[Sequence[int]], bool]] = {}
+        self._life = self._detached = 0
+        self._clearing: List[Any] = []
+        self._spent_ns = 0
+        self._can_load = settings.loads and (
+            len(kv_cache_config.kv_cache_groups) == 1 or self._era.loads_several_groups)
+        # Without the states of its recurrent layers no prefix of such a model can be restored.
+        self._can_store = settings.stores and (
+            not self._geometry.state_groups or mode == "all" or self._era.loads_several_groups)
+        eagle = getattr(vllm_config.speculative_config, "use_eagle", lambda: False)() \
+            if vllm_config.speculative_config is not None else False
+        # A draft layer's last entry of a page depends on the token after it, which the key doesn't
+        # name: as in vLLM's own prefix cache the last page of a hit is computed again.
+        self._held_back = self._geometry.alignment if eagle else 0
+        self._tell_once()
+
+    def _tell_once(self) -> None:
+        for hint in list(self._settings.hints) + sharing_hints(self._config, self._settings):
+            logger.warning("kvsidecar: %s", hint)
+        if self._settings.loads and not self._can_load:
+            logger.warning("kvsidecar: this release of vLLM can't be told of a failed load of a "
+                           "model with several KV cache groups: pages are stored, none is loaded; "
+                           "use vLLM 0.30 or later")
+
+    # Requests.
+
+    def on_new_request(self, request: Any) -> None:
+        began = time.perf_counter_ns()
+        track = self._requests.add(request)
+        if self._can_load and not skips_prefix(request):
+            state, keys = self._requests.keys(track)
+            if state == USABLE and any(k.count for k in keys.values()):
+                self._lookups.arrived(request.request_id, keys)
+        self._spent_ns += time.perf_counter_ns() - began
+
+    def matched(self, request: Any, local: int) -> Tuple[Optional[int], bool]:
+        began = time.perf_counter_ns()
+        tokens = self._matched(request, local)
+        self._spent_ns += time.perf_counter_ns() - began
+        if tokens is None:
+            return None, False
+        return (tokens - local, True) if tokens > local else (0, False)
+
+    def _matched(self, request: Any, local: int) -> Optional[int]:
+        track = self._requests.add(request)
+        track.local = local
+        if not self._can_load or self._clearing or skips_prefix(request):
+            return 0
+        state, keys = self._requests.keys(track)
+        if state != USABLE:
+            return None if state == PENDING and self._lookups.may_wait(request.request_id) else 0
+        limit = self._geometry.usable_tokens(request.num_tokens, len(request.block_hashes))
+        if local % self._geometry.alignment:
+            return 0  # vLLM's own hit ends inside a page of some group: nothing fits behind it
+        return self._lookups.matched(request.request_id, keys, local, limit - self._held_back)
+
+    def allocated(self, request: Any, blocks: Any, external: int) -> None:
+        began = time.perf_counter_ns()
+        track = self._requests.add(request)
+        ids = blocks.get_block_ids()
+        if not track.present:
+            track.present = {size: self._lookups.known_present(request.request_id, size)
+                             for size in self._geometry.by_size}
+        hit = self._lookups.taken(request.request_id, external)
+        if hit is not None:
+            self._order(track, ids, hit)
+        elif track.loading:  # the second call, after the load
+            self._loaded(track)
+        self._fresh[request.request_id] = (ids, hit is not None)
+        self._spent_ns += time.perf_counter_ns() - began
+
+    def _order(self, track: Track, ids: Sequence[Sequence[int]], hit: Hit) -> None:
+        request_id = track.request.request_id
+        pages = []
+        for space in self._geometry.spaces:
+            begin, end = self._geometry.needed(space, hit.local, hit.tokens)
+            keys = track.keys[space.tokens_per_page]
+            wanted = Keys(keys.part(begin, end), keys.key_bytes, end - begin)
+            pages += [found for found, _ in
+                      without_null(space.group, wanted, ids[space.group][begin:end], begin)]
+        track.loading, track.places = hit.leases, hit.places
+        self._loads.append(Load(request_id, hit.leases, tuple(pages)))
+
+    def _loaded(self, track: Track) -> None:
+        leases, track.loading = track.loading, ()
+        if leases:
+            self._lookups.release(leases)
+
+    def finished(self, request: Any) -> None:
+        request_id = request.request_id
+        track = self._requests.tracks.pop(request_id, None)
+        self._lookups.dropped(request_id)
+        self._tables.drop(request_id)
+        self._fresh.pop(request_id, None)
+        if track is not None:
+            self._loaded(track)
+
+    def hit_sources(self, request: Any, external: int) -> Dict[Any, int]:
+        track = self._requests.tracks.get(request.request_id)
+        return self._era.hit_sources(track.places) if track else {}
+
+    # Steps.
+
+    def build(self, output: Any) -> StepMetadata:
+        began = time.perf_counter_ns()
+        self._lookups.step()
+        self._see_clear()
+        self._tables.update(output)
+        meta = StepMetadata(life=self._life, detached=self._detached, loads=self._loads)
+        self._loads = []
+        starts = self._starts(output)
+        meta.touched = self._touched_blocks(output, starts)
+        if self._can_store and not self._clearing:
+            meta.stores = self._stores(output)
+        self._fresh.clear()
+        self.recorder.count("scheduler_ns", self._spent_ns + time.perf_counter_ns() - began)
+        self.recorder.count("scheduler_steps")
+        self._spent_ns = 0
+        return meta
+
+    def _starts(self, output: Any) -> Dict[str, int]:
+        """Of requests that got their blocks in this step: the tokens that were in them before."""
+        starts: Dict[str, int] = {}
+        if not self._fresh:
+            return starts
+        for new in output.scheduled_new_reqs:
+            starts[new.req_id] = new.num_computed_tokens
+        cached = output.scheduled_cached_reqs
+        if cached.resumed_req_ids:
+            starts.update((req_id, computed) for req_id, computed
+                          in zip(cached.req_ids, cached.num_computed_tokens)
+                          if req_id in cached.resumed_req_ids)
+        for req_id, computed in starts.items():
+            track = self._requests.tracks.get(req_id)
+            if track is not None:
+                self._requests.begins(track, computed)
+        return starts
+
+    def _touched_blocks(self, output: Any, starts: Dict[str, int]) -> List[int]:
+        """Blocks that somebody else's bytes go into from this step on: stores of what was in them
+        before are over. Too many do no harm but to those stores."""
+        touched = list(self._era.copied_blocks(output))
+        for blocks in output.scheduled_cached_reqs.new_block_ids:
+            if blocks is not None:
+                for ids in blocks:
+                    touched += ids
+        for req_id, (ids, loads) in self._fresh.items():
+            track = self._requests.tracks.get(req_id)
+            # Blocks of a load by another connector aren't scheduled: all of them count.
+            kept = starts.get(req_id, track.local if loads and track else 0)
+            for space, table in enumerate(ids):
+                touched += table[kept // self._tokens_of(space):]
+        return touched
+
+    def _tokens_of(self, group: int) -> int:
+        return self._page_tokens.get(group) or 1 << 62
+
+    def _stores(self, output: Any) -> List[Store]:
+        stores: List[Store] = []
+        scheduled, tracks = output.num_scheduled_tokens, self._requests.tracks
+        cached = output.scheduled_cached_reqs
+        due = [(new.req_id, new.num_computed_tokens) for new in output.scheduled_new_reqs]
+        due += [(req_id, computed) for req_id, computed
+                in zip(cached.req_ids, cached.num_computed_tokens)
+                if (track := tracks.get(req_id)) is not None and
+                computed + scheduled[req_id] >= track.due]
+        for req_id, computed in due:
+            track = tracks.get(req_id)
+            if track is not None and computed + scheduled[req_id] >= track.due:
+                for pages, which in self._requests.whole_pages(
+                        track, computed + scheduled[req_id], self._tables.of(req_id)):
+                    stores.append(self._store(track, pages, which))
+        if self._geometry.state_groups:
+            for req_id, offers in self._era.boundary_states(output).items():
+                track = tracks.get(req_id)
+                for pages, page in self._requests.boundary_pages(track, offers) if track else ():
+                    stores.append(self._store(track, pages, (page,)))
+        return stores
+
+    def _store(self, track: Track, pages: Pages, which: Sequence[int]) -> Store:
+        ticket = self._tickets.issue(track.request, pages.group, which)
+        tokens = self._tokens_of(pages.group)
+        return Store(ticket, pages, which[0], -(-track.request.num_tokens // tokens))
+
+    def heard(self, output: Any) -> None:
+        """What the workers tell of a step."""
+        began = time.perf_counter_ns()
+        report = getattr(output, "kv_connector_worker_meta", None)
+        if isinstance(report, StepReport):
+            self._tickets.take(report)
+            for request_id, failed in report.failed.items():
+                self._lookups.forget_pages(failed)
+                self._lookups.close_request(request_id)
+            if report.spaces and report.spaces != self._spaces:
+                self._see_spaces(report.spaces)
+        for request_id in output.finished_recving or ():
+            track = self._requests.tracks.get(request_id)
+            if track is not None:
+                self._loaded(track)
+        self._spent_ns += time.perf_counter_ns() - began
+
+    def _see_spaces(self, spaces: Tuple[GroupSpace, ...]) -> None:
+        """What the workers hold is right, whatever was computed from the configuration here."""
+        self._spaces = spaces
+        self._lookups.drop_all()
+        self.session.attach(spaces, world_size(self._config), timeout_s=AT_ONCE_S)
+
+    def take_events(self) -> Sequence[Any]:
+        return self._events.take() if self._tickets.wanted else ()
+
+    # Resets.
+
+    def reset(self) -> bool:
+        """New weights, or somebody wants the cache empty. Returns at once; from here on nothing of
+        before is found."""
+        how = self._settings.on_reset
+        self.recorder.count("resets")
+        if how == "keep":
+            return True
+        self._lookups.drop_all()
+        for track in self._requests.tracks.values():
+            track.present = {}
+        self._life += 1  # also for the workers: what they are loading is of before
+        client = self.session.client
+        if how == "clear" and client is not None:
+            self._clearing = [client.clear(namespace)
+                              for namespace in self.session.namespaces.values()]
+        else:
+            self._detach()
+        return True
+
+    def _detach(self) -> None:
+        self._detached += 1
+        self.session.enter(self._life, self._detached)
+
+    def _see_clear(self) -> None:
+        """When the daemon has begun another generation all attach anew; what is still put into the
+        one before is refused. Where it couldn't, its pages must not be met again: this engine goes
+        on in namespaces of its own."""
+        if not self._clearing or not all([op.finished for op in self._clearing]):
+            return
+        failed = [op.result() for op in self._clearing if not op.result().ok]
+        self._clearing = []
+        self._life += 1
+        if failed:
+            logger.warning("kvsidecar: clear ended %s %s; this engine uses namespaces of its own "
+                           "from here on", failed[0].status.name, failed[0].text)
+            self._detach()
+        else:
+            self.session.enter(self._life, self._detached)
+
+    def stats(self) -> Any:
+        self.recorder.gauge("connected", float(self.session.connected))
+        return self.recorder.take()
+
+    def shutdown(self) -> None:
+        self._adapters.close()
+        self.session.close(0.0)
+
+
+def skips_prefix(request: Any) -> bool:
+    """Requests that must not read a prefix from anywhere, e.g. for prompt logprobs."""
+    return bool(getattr(request, "skip_reading_prefix_cache", False))

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process's connection to the daemon: the client, and the namespaces of the engine's present
+life. Scheduler and workers hold one each; together they are a group of the daemon's."""
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from typing import Any, Dict, List, Optional, Sequence
+
+from .. import COORDINATOR, Client, LibraryNotFound, Namespace, OpenFailed
+from ..identity import Coordinate
+from .identity import GroupSpace
+from .settings import Settings
+
+logger = logging.getLogger("vllm.kvsidecar")
+
+AT_ONCE_S = 1e-6  # of registering calls in a running engine: the client goes on by itself
+OPERATIONS_MAX = 65536
+_GROUPS = uuid.UUID("6f0c9b1e-2f0e-5b0b-8f57-6b7673696465")  # of uuids made from engine ids
+
+
+def group_uuid(engine_id: str) -> bytes:
+    """The 16 bytes by which the processes of one engine know each other."""
+    return uuid.uuid5(_GROUPS, engine_id).bytes
+
+
+class Session:
+    """Any thread may call, one at a time. No method waits for the daemon but the constructor and
+    the first attach()."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        """Opens the client. Without a daemon it goes on trying by itself, said once. A daemon that
+        refuses leaves the session without a client for good: the engine serves without it."""
+        self.settings = settings
+        self.client: Optional[Client] = None
+        self.namespaces: Dict[int, Namespace] = {}  # by group
+        self.life = 0
+        self.detached = 0  # which namespaces of the engine's own; 0: those that it shares
+        self._spaces: List[GroupSpace] = []
+        self._coordinates: Optional[Dict[int, Coordinate]] = None
+        self._group_size = 0
+        self._rank = COORDINATOR
+        try:
+            self.client = Client(
+                settings.socket, name=name, allow_disconnected=True, spin=0,
+                connect_timeout=settings.connect_timeout_s, operations_max=OPERATIONS_MAX)
+        except (OpenFailed, LibraryNotFound) as error:
+            logger.error("kvsidecar: %s. The engine serves without it.", error)
+            return
+        if not self.client.connected:
+            logger.warning("kvsidecar: no daemon answers at %s; the engine serves without it and "
+                           "attaches by itself as soon as there is one",
+                           settings.socket or "the default socket")
+
+    @property
+    def connected(self) -> bool:
+        return self.client is not None and self.client.connected
+
+    @property
+    def attached(self) -> bool:
+        """Every group has a namespace that wasn't refused."""
+        return bool(self.namespaces)
+
+    def attach(self, spaces: Sequence[GroupSpace], group_size: int, rank: int = COORDINATOR,
+               coordinates: Optional[Dict[int, Coordinate]] = None,
+               timeout_s: Optional[float] = None) -> None:
+        """Attaches to the namespaces of all groups that are stored. coordinates: which part of each
+        group this process holds; none for the scheduler. Refused ones are said in the log, and then
+        none is used."""
+        self._spaces, self._group_size, self._rank = list(spaces), group_size, rank
+        self._coordinates = coordinates
+        self._attach_all(self.settings.attach_timeout_s if timeout_s is None else timeout_s)
+
+    def _attach_all(self, timeout_s: float) -> None:
+        self._forget()
+        if self.client is None:
+            return
+        made: Dict[int, Namespace] = {}
+        for space in self._spaces:
+            namespace = self.client.attach(
+                self._fields_of_life(space), group=group_uuid(self.settings.engine_id),
+                group_size=self._group_size, rank=self._rank,
+                coordinate=None if self._coordinates is None else self._coordinates[space.group],
+                detach=self.detached > 0, timeout=timeout_s)
+            if not namespace.ok:
+                logger.error("kvsidecar: the daemon refused the namespace of KV cache group %d: %s "
+                             "%s. The engine serves without it.", space.group,
+                             namespace.status.name, namespace.text)
+                return
+            made[space.group] = namespace
+        self.namespaces = made
+
+    def _fields_of_life(self, space: GroupSpace) -> Any:
+        if self.detached == 0:
+            return space.fields
+        extra = tuple(space.fields.extra) + (("vllm reset", str(self.detached)),)
+        return dataclasses.replace(space.fields, extra=extra)
+
+    def enter(self, life: int, detached: int) -> None:
+        """A later life of the engine: other namespaces, or another generation of the same. Returns
+        at once; until the daemon has answered, operations end UNAVAILABLE."""
+        if life == self.life:
+            return
+        self.life, self.detached = life, detached
+        if self._spaces:
+            self._attach_all(AT_ONCE_S)
+
+    def _forget(self) -> None:
+        for namespace in self.namespaces.values():
+            namespace.detach()
+        self.namespaces = {}
+
+    def close(self, wait_s: float) -> None:
+        """Idempotent. Waits at most wait_s for loads that are being copied."""
+        client, self.client = self.client, None
+        self.namespaces = {}
+        if client is not None:
+            client.close(wait_s)
