@@ -75,8 +75,9 @@ def _kind(index: int, group: Any, spec: Any) -> str:
     if getattr(group, "host_resident", False):
         raise Misuse(f"KV cache group {index} lies in host memory (HiSparse), which the daemon "
                      "doesn't serve; turn HiSparse off or leave the connector out")
+    # A layer that isn't cacheable makes its group one that isn't: vLLM fills it anew.
     if not getattr(group, "enable_kv_transfer", True) or not getattr(
-            spec, "prefix_cacheable", True):
+            group.kv_cache_spec, "prefix_cacheable", getattr(spec, "prefix_cacheable", True)):
         return "none"
     known = _known_class(spec)
     if known is None:
