@@ -152,6 +152,20 @@ class Connector(KVConnectorBase_V1, SupportsHMA):
         client. Misuse with shapes and strides for a layout that can't be mapped."""
         self._worker.register(kv_caches)
 
+    @classmethod
+    def supports_sleep_mode(cls, kv_transfer_config: Any) -> bool:
+        """Since 0.33: the daemon's mappings follow the memory."""
+        return True
+
+    def unregister_kv_caches(self) -> None:
+        """Before sleep takes the KV cache's memory (since 0.33): blocks until the daemon has closed
+        its mappings, and raises RuntimeError if it hasn't in ten seconds. Idempotent."""
+        self._worker.unregister()
+
+    def restore_kv_caches(self) -> None:
+        """After sleep: the memory is registered anew, as at start. Idempotent."""
+        self._worker.restore()
+
     def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any = None) -> None:
         """vLLM before 0.30 calls it where a connector asks for such a layout; this one doesn't."""
         raise NotImplementedError("prefer_cross_layer_blocks is False")

@@ -8,8 +8,9 @@ import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import Fence, Layout, Op, Status
-from .metadata import Load, Pages
+from .metadata import Load
 from .metrics import Recorder
+from .pages import Pages
 from .session import Session
 
 
@@ -74,6 +75,15 @@ class Loads:
         for job in self._jobs.values():
             if job.life != life:
                 self._cancel(job)
+
+    def give_up_all(self, seconds: float) -> None:
+        """Before the blocks' memory goes. Waits at most that long for what is being copied."""
+        for job in self._jobs.values():
+            self._cancel(job)
+        client = self._session.client
+        if client is not None and self._jobs:
+            client.wait_all([op for job in self._jobs.values() for op, _ in job.ops],
+                            timeout=seconds)
 
     @staticmethod
     def _cancel(job: Job) -> None:

@@ -4,21 +4,13 @@ both are pickled for every worker and every step."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata, KVConnectorWorkerMetadata)
 
 from .identity import GroupSpace
-
-
-class Pages(NamedTuple):
-    """Pages of one KV cache group and where the engine has them."""
-
-    group: int  # index among kv_cache_config.kv_cache_groups
-    keys: bytes  # end to end
-    key_bytes: int
-    blocks: Sequence[int]  # one block number a key
+from .pages import Pages
 
 
 class Load(NamedTuple):

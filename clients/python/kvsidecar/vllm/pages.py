@@ -25,6 +25,15 @@ class Keys(NamedTuple):
         return self.part(index, index + 1)
 
 
+class Pages(NamedTuple):
+    """Pages of one KV cache group and where the engine has them."""
+
+    group: int  # index among kv_cache_config.kv_cache_groups
+    keys: bytes  # end to end
+    key_bytes: int
+    blocks: Sequence[int]  # one block number a key
+
+
 NO_KEYS = Keys(b"", 0, 0)
 
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .adapters import PENDING, USABLE, Adapters
-from .metadata import Pages
-from .pages import Geometry, Keys, joined_keys
+from .pages import Geometry, Keys, Pages, joined_keys
 
 NULL_BLOCK = 0  # vLLM's: what a window has left behind
 

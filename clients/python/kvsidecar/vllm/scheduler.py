@@ -12,9 +12,9 @@ from .adapters import PENDING, USABLE, Adapters
 from .events import Events
 from .identity import GroupSpace, sharing_hints
 from .lookups import Hit, Lookups
-from .metadata import Load, Pages, StepMetadata, StepReport, Store
+from .metadata import Load, StepMetadata, StepReport, Store
 from .metrics import Recorder
-from .pages import Geometry, Keys
+from .pages import Geometry, Keys, Pages
 from .parts import Bytes, expected_parts, spaces_of, world_size
 from .requests import Requests, Track, without_null
 from .session import AT_ONCE_S, Session
@@ -32,18 +32,18 @@ class SchedulerSide:
                            expected_parts(vllm_config, kv_cache_config))
         self._geometry = Geometry(spaces, self._era.hash_block_size(vllm_config, kv_cache_config),
                                   self._era.hit_alignment(kv_cache_config))
-        self.recorder = Recorder()
+        self.recorder = Recorder("scheduler")
         self.session = Session(settings, "vllm scheduler")
         self._spaces: Tuple[GroupSpace, ...] = tuple(s for s in spaces if s.kind != "none")
         self.session.attach(self._spaces, world_size(vllm_config))
-        self._adapters = Adapters()
+        self._adapters = Adapters(lambda text: logger.warning("kvsidecar: %s", text))
         mode = getattr(vllm_config.cache_config, "mamba_cache_mode", None)
         self._requests = Requests(self._geometry, self._adapters, mode == "all")
         self._lookups = Lookups(self.session, self._geometry, self.recorder)
         self._tables = self._era.BlockTables()
-        self._events = Events(vllm_config, settings, spaces)
-        publishing = getattr(vllm_config.kv_events_config, "enable_kv_cache_events", False)
-        self._tickets = Tickets(spaces, self._events, publishing and settings.events == "engine")
+        self._events = Events(vllm_config, settings, spaces,
+                              self._geometry.hash_block_size)
+        self._tickets = Tickets(spaces, self._events)
         self._page_tokens = {space.group: space.tokens_per_page for space in spaces}
         self._loads: List[Load] = []
         # Requests that got blocks since the last step: (ids per group, whether a load was ordered).
@@ -255,7 +255,7 @@ class SchedulerSide:
         self.session.attach(spaces, world_size(self._config), timeout_s=AT_ONCE_S)
 
     def take_events(self) -> Sequence[Any]:
-        return self._events.take() if self._tickets.wanted else ()
+        return self._events.take()
 
     # Resets.
 

@@ -8,7 +8,7 @@ import time
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .. import Fence, Layout, Op, Status
-from .metadata import Pages, Store
+from .metadata import Store
 from .metrics import Recorder
 from .session import Session
 
@@ -93,6 +93,12 @@ class Stores:
             if not touched.isdisjoint(put.blocks) and not put.op.finished:
                 put.op.revoke([index for index, block in enumerate(put.blocks)
                                if block in touched])
+
+    def give_up_all(self) -> None:
+        """Before the blocks' memory goes."""
+        for put in self._puts.values():
+            if not put.op.finished:
+                put.op.cancel()
 
     def settle(self) -> None:
         """Takes in what has ended since."""

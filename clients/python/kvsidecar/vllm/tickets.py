@@ -22,17 +22,15 @@ class Pending(NamedTuple):
 class Tickets:
     """Scheduler's thread only."""
 
-    def __init__(self, spaces: Sequence[GroupSpace], events: Events, wanted: bool) -> None:
-        """wanted: whether there are events at all."""
+    def __init__(self, spaces: Sequence[GroupSpace], events: Events) -> None:
         self._events = events
-        self.wanted = wanted
         self._workers = {space.group: len(space.fields.parts) for space in spaces}
         self._pending: Dict[int, Pending] = {}
         self._last = 0
 
     def issue(self, request: Any, group: int, pages: Sequence[int]) -> int:
         """For a store of that request; 0 where nobody wants to know."""
-        if not self.wanted:
+        if not self._events.active:
             return 0
         self._last += 1
         self._pending[self._last] = Pending(request, group, pages, 0, b"\1" * len(pages))

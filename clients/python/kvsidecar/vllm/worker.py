@@ -6,7 +6,7 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from .. import Layout, Run
+from .. import Layout, Region, Run, Status
 from .identity import GroupSpace
 from .layout import LayerRun, group_runs, part_bytes
 from .loads import Ended, Loads
@@ -30,7 +30,7 @@ class WorkerSide:
     def __init__(self, vllm_config: Any, kv_cache_config: Any, settings: Settings) -> None:
         self._config, self._kv_config, self._settings = vllm_config, kv_cache_config, settings
         self.rank = int(vllm_config.parallel_config.rank)
-        self.recorder = Recorder()
+        self.recorder = Recorder("worker")
         self._device: Device = device_for(vllm_config)
         self.session = Session(settings, f"vllm worker {self.rank}")
         self._spaces: List[GroupSpace] = []
@@ -40,7 +40,9 @@ class WorkerSide:
         self._several_groups = len(kv_cache_config.kv_cache_groups) > 1
         self._ended = Ended(set(), {}, set())
         self._tell_spaces = False
-        self._connects = 0
+        self._regions: List[Region] = []
+        self._kv_caches: Dict[str, Any] = {}
+        self._asleep = False
 
     # Start.
 
@@ -51,6 +53,7 @@ class WorkerSide:
         """Blocks until the daemon has answered, at most attach_timeout a registration. Without one
         all of it is made as soon as one answers."""
         self._device.refresh(kv_caches)
+        self._kv_caches = kv_caches
         groups = range(len(self._kv_config.kv_cache_groups))
         runs = {group: group_runs(self._kv_config, kv_caches, group) for group in groups}
         mine = tuple(part_bytes(runs[group]) for group in groups)
@@ -71,7 +74,8 @@ class WorkerSide:
         client, timeout_s = self.session.client, self._settings.attach_timeout_s
         assert client is not None
         regions = self._device.register(client, storages_of(kv_caches), timeout_s)
-        for region in regions.values():
+        self._regions = list(regions.values())
+        for region in self._regions:
             if not region.ok:
                 logger.error("kvsidecar: the daemon refused the KV cache's memory (%d bytes): %s "
                              "%s. The engine serves without it.", region.bytes, region.status.name,
@@ -102,6 +106,35 @@ class WorkerSide:
         told: List[Any] = [None] * stages
         torch.distributed.all_gather_object(told, mine, group=get_pp_group().cpu_group)
         return {rank: told[rank // (size // stages)] for rank in range(size)}
+
+    # Sleep.
+
+    def unregister(self) -> None:
+        """Before the KV cache's memory goes: blocks until the daemon has closed its mappings.
+        RuntimeError if it hasn't in CLOSE_S; then the memory must stay."""
+        client, self._asleep = self.session.client, True
+        self._loads.give_up_all(CLOSE_S)
+        self._stores.give_up_all()
+        layouts, self._regions, regions = list(self._layouts.values()), [], self._regions
+        self._layouts.clear()
+        if client is None:
+            return
+        for registered in layouts + regions:
+            status = registered.release(CLOSE_S)
+            if status not in (Status.OK, Status.UNAVAILABLE):
+                self._regions = regions
+                raise RuntimeError(f"the daemon still has the KV cache's memory mapped "
+                                   f"({status.name}); wait and ask for sleep again")
+
+    def restore(self) -> None:
+        """After the memory is back: a registration of its own, with a generation of its own."""
+        if not self._asleep:
+            return
+        self._asleep = False
+        if self.session.client is not None and self._kv_caches:
+            groups = range(len(self._kv_config.kv_cache_groups))
+            self._register_layouts({group: group_runs(self._kv_config, self._kv_caches, group)
+                                    for group in groups}, self._kv_caches)
 
     # Steps, in the order in which vLLM calls them.
 
