@@ -90,24 +90,38 @@ def test_guessed_tokens(engine, daemon, reference, settle):
     prompts = [prompt(i, 40) * 5 for i in range(4)] + workload.chats(4)
     expected = ids(reference("llama", prompts, max_tokens=64))
     guess = dict(method="ngram", num_speculative_tokens=3, prompt_lookup_max=3)
+    engine.start("llama", connector(daemon.socket), speculative_config=guess)
     for _ in range(2):
-        engine.start("llama", connector(daemon.socket), speculative_config=guess)
         assert ids(engine.generate(prompts, 64)) == expected
         settle(daemon, engine)
+        assert engine.call("reset_prefix_cache", connector=False)
     metrics = engine.metrics()
     assert external_hits(metrics) > 0
     assert metrics["vllm:spec_decode_num_draft_tokens"] > 0
 
 
-@pytest.mark.parametrize("scheduling", [True, False], ids=["asynchronous", "synchronous"])
-def test_processes_of_their_own(scheduling, make_engine, daemon, reference, settle):
-    """Scheduler and worker apart, as vLLM does it by default."""
+@pytest.mark.parametrize("model", ["llama", "gemma3", "qwen3next"])
+def test_steps_that_are_scheduled_ahead(model, engine, daemon, reference, settle):
+    """Asynchronous scheduling: a step is built before the outputs of the one before are known."""
+    flags = dict(dtype="bfloat16") if model == "qwen3next" else {}
+    prompts = workload.shared_prefixes(30)
+    expected = ids(reference(model, prompts, **flags))
+    engine.call("schedule_ahead")
+    for _ in range(2):
+        begun = engine.start(model, connector(daemon.socket), **flags)
+        assert begun["async_scheduling"]
+        assert ids(engine.generate(prompts)) == expected
+        settle(daemon, engine)
+    assert external_hits(engine.metrics()) > 0
+
+
+def test_processes_of_their_own(make_engine, daemon, reference, settle):
+    """Scheduler and worker apart, as vLLM has them by default."""
     prompts = workload.shared_prefixes(40)
     expected = ids(reference("llama", prompts))
     engine = make_engine(split=True)
     for _ in range(2):
-        begun = engine.start("llama", connector(daemon.socket), async_scheduling=scheduling)
-        assert begun["async_scheduling"] == scheduling
+        engine.start("llama", connector(daemon.socket))
         outputs = engine.generate(prompts)
         assert ids(outputs) == expected
         settle(daemon)

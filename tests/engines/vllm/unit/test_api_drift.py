@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: a release of vLLM that asks something new of a connector is noticed here, not in production.
+"""Goal: a release of vLLM that asks something new of a connector is noticed before it runs.
 
 Method: the installed base class against lists of what is overridden and of what is left to the base
 class, each with the reason; signatures of what is overridden; KV cache specs against the kinds that
