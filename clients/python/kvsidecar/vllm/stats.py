@@ -3,6 +3,7 @@
 tables."""
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, Dict, List, Tuple, Union
 
@@ -17,6 +18,7 @@ BUCKETS = (10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-
            0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+@dataclass
 class Stats(KVConnectorStats):
     """data = {"counters": {name: int}, "times": {name: [count, sum, [samples]]}, "gauges": {name:
     {process: float}}}: plain, so that it can be sent and joined. Names without a count are left
