@@ -3,6 +3,7 @@
 # The real engines against the real daemon, without a GPU.
 #   run.sh                     every engine
 #   run.sh vllm [ARGUMENT…]    one; arguments go to pytest
+#   run.sh vllm bench [ARGUMENT…]   figures instead of tests
 #   KVSIDECAR_BUILD            folder of a release build (default: build/release)
 #   KVSIDECAR_ENGINES_HOME     where their packages are kept (default: ~/.cache/kvsidecar)
 # An engine whose packages would have to be fetched while the package index doesn't answer is
@@ -42,6 +43,10 @@ vllm() {
         tee "$logs/vllm-unit.log"
       ((PIPESTATUS[0] == 0)) || failed=1
     done
+  fi
+  if [[ ${1:-} == bench ]]; then
+    /usr/bin/python3 vllm/bench_connector.py "${@:2}"
+    return
   fi
   local given=0 argument
   for argument in "$@"; do [[ -e $argument ]] && given=1; done

@@ -14,6 +14,7 @@ import socket
 import subprocess
 
 from daemon import die_with_parent
+from waiting import readable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -29,7 +30,7 @@ FLAGS = dict(skip_tokenizer_init=True, enforce_eager=True, dtype="float32", max_
 ENVIRONMENT = dict(
     HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1",
     VLLM_CPU_OMP_THREADS_BIND="nobind", PYTHONHASHSEED="0", OMP_NUM_THREADS="1",
-    TORCH_COMPILE_DISABLE="1", PYTHONDONTWRITEBYTECODE="")
+    TORCH_COMPILE_DISABLE="1", VLLM_ALLOW_INSECURE_SERIALIZATION="1", PYTHONDONTWRITEBYTECODE="")
 
 Output = collections.namedtuple("Output", "ids logprobs cached reasons")
 
@@ -62,7 +63,7 @@ def model_path(name):
 def python_of(release):
     """(interpreter, PYTHONPATH) of "0.32" or "0.28"."""
     folder = environment_folder()
-    paths = [os.path.join(ROOT, "clients", "python")]
+    paths = [os.path.join(ROOT, "clients", "python"), HERE]
     if release != "0.32":
         paths.insert(0, os.path.join(folder, f"vllm-{release}"))
     return os.path.join(folder, "bin", "python"), os.pathsep.join(paths)
@@ -85,7 +86,7 @@ class Engine:
             self.process = subprocess.Popen(
                 [python, os.path.join(HERE, "engine_process.py"), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                cwd=folder, env=variables, preexec_fn=die_with_parent)
+                cwd=folder, env=variables, preexec_fn=die_with_parent, start_new_session=True)
         ours.settimeout(ANSWER_S)
         self._wire = ours
         self._lines = ours.makefile("rw", encoding="utf-8")
@@ -115,6 +116,10 @@ class Engine:
             raise EngineFailed(told["error"] + self.log_tail())
         return told["value"]
 
+    def wait_for_answer(self):
+        """Until the command has ended, or the process."""
+        assert readable([self._wire], ANSWER_S), self.log_tail()
+
     def call(self, name, **arguments):
         self.begin(name, **arguments)
         return self.answer()
@@ -129,8 +134,8 @@ class Engine:
             **({"kv_transfer_config": transfer} if transfer else {}), **flags})
 
     def kill(self):
-        """SIGKILL to the child; of a split engine its other processes are told by the kernel."""
-        self.process.kill()
+        """SIGKILL to all processes of the engine at once."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def close(self):
@@ -139,8 +144,12 @@ class Engine:
         try:
             self.process.wait(30)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGKILL)
+            self.process.kill()
             self.process.wait()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # what it has left
+        except ProcessLookupError:
+            pass
 
     def log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as file:

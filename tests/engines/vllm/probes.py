@@ -14,3 +14,55 @@ def schedule_ahead(host):
         executor.vllm_config.scheduler_config.async_scheduling = True
 
     UniProcExecutor._init_executor = build_and_switch
+
+
+def _stop_storing(worker, rank):
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+    if worker.rank == rank:
+        get_kv_transfer_group().wait_for_save = lambda: None
+
+
+def stop_storing(host, rank):
+    """The connector of one worker stores nothing from here on."""
+    host.llm.collective_rpc(_stop_storing, args=(rank,))
+    return True
+
+
+def shut_connectors_down(host, times):
+    """Both sides' shutdown(), so many times."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+    for _ in range(times):
+        get_kv_transfer_group().shutdown()
+        host.scheduler.connector.shutdown()
+    return True
+
+
+def measured(host, prompts, max_tokens):
+    """generate(), with the CPU time of all threads of this process and the wall time, in
+    microseconds a token that was made."""
+    import time
+    sampling = {"max_tokens": max_tokens}
+    cpu, wall = time.process_time_ns(), time.perf_counter_ns()
+    outputs = host.generate(prompts, sampling)
+    cpu, wall = time.process_time_ns() - cpu, time.perf_counter_ns() - wall
+    made = sum(len(ids) for output in outputs for ids in output["ids"])
+    return {"cpu_us": cpu / 1e3 / made, "wall_us": wall / 1e3 / made,
+            "cached": [output["cached"] for output in outputs]}
+
+
+def timed_steps(host, prompts, max_tokens):
+    """All at once, step by step: how long each step took, and when the last request had its first
+    token scheduled, from the first step on."""
+    import time
+    host.add({f"t{i}": prompt for i, prompt in enumerate(prompts)}, {"max_tokens": max_tokens})
+    began, step_ms, scheduled_ms = time.perf_counter(), [], None
+    while host.engine.has_unfinished_requests():
+        before = time.perf_counter()
+        host.engine.step()
+        after = time.perf_counter()
+        step_ms.append((after - before) * 1e3)
+        waiting = [request for request in host.scheduler.requests.values()
+                   if not request.num_computed_tokens]
+        if scheduled_ms is None and not waiting:
+            scheduled_ms = (after - began) * 1e3
+    return {"step_ms": step_ms, "scheduled_ms": scheduled_ms}

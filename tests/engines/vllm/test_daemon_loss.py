@@ -80,7 +80,7 @@ def test_a_daemon_that_stands_still_in_a_copy(during, engine, start_daemon, refe
     deadlines, and their blocks are used again before the daemon goes on."""
     daemon = start_daemon(**SLOW)
     small = dict(WIDE, kv_cache_memory_bytes=20 * MEBIBYTE)
-    transfer = connector(daemon.socket, store_timeout_ms=300, load_timeout_ms=300)
+    transfer = connector(daemon.socket, store_timeout_s=0.3, load_timeout_s=0.3)
     prompts = {f"r{i}": words for i, words in enumerate(workload.chats(8))}
     expected = dict(zip(prompts, ids(reference(prompts=list(prompts.values()), max_tokens=80,
                                                **WIDE))))

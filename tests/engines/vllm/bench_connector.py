@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the connector costs and spares, on a real vLLM beside the same vLLM without it, in turns.
+
+    bench_connector.py [--json] [--only TEXT] [--rounds N]
+
+With the variables that run.sh sets; `run.sh vllm bench` calls it. Two engines live at once, scheduler
+and worker in one process each. Nothing else should run on the machine.
+"""
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(TESTS, "harness"),
+                os.path.join(os.path.dirname(TESTS), "clients", "python")]
+
+from daemon import Daemon, built  # noqa: E402
+
+os.environ.setdefault("KVSIDECAR_LIBRARY", built("libkvsidecar-client.so.0"))
+
+from bench_figures import Figure, as_json, median_with_interval, table  # noqa: E402
+from engine import MEBIBYTE, Engine, connector, prompt  # noqa: E402
+
+ROUNDS = 12
+CACHE = 768 * MEBIBYTE
+POOL = {"host_pool": {"bytes": "2GiB", "chunk_bytes": "256MiB", "span_bytes": "16MiB"},
+        "store": {"kind": "none", "root": None}}
+MODELS = {"llama": dict(kv_cache_memory_bytes=128 * MEBIBYTE),
+          "llama-large": dict(kv_cache_memory_bytes=CACHE)}
+PREFIX = 1024  # words: 32 blocks
+
+
+class Pair:
+    """The same engine without the connector and with it."""
+
+    def __init__(self, folder, daemon, model, **flags):
+        self.plain, self.ours = Engine(folder), Engine(folder)
+        self.daemon = daemon
+        self.seed = 1_000
+        flags = {**MODELS[model], "max_model_len": 4096, "max_num_batched_tokens": 4096,
+                 "max_num_seqs": 64, **flags}
+        self.plain.start(model, **flags)
+        self.ours.start(model, connector(daemon.socket), **flags)
+        for engine in (self.plain, self.ours):
+            engine.generate(self.prompts(4, 300))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.plain.close()
+        self.ours.close()
+
+    def prompts(self, count, words):
+        """Never seen before."""
+        self.seed += count
+        return [prompt(self.seed + i, words) for i in range(count)]
+
+    def rounds(self, count, make, max_tokens):
+        """(without, with) a round, who is first alternates; both get the same prompts."""
+        for turn in range(count):
+            prompts, told = make(), {}
+            for engine in (self.plain, self.ours) if turn % 2 else (self.ours, self.plain):
+                told[engine] = engine.call("measured", prompts=prompts, max_tokens=max_tokens)
+            yield told[self.plain], told[self.ours]
+
+
+def told_ratio(values, percent=False):
+    middle, low, high = median_with_interval(values)
+    return middle, f"{middle:.3f}, {low:.3f} to {high:.3f} of {len(values)} pairs"
+
+
+def cost(pair, model, rounds):
+    """Prompts that never hit: CPU time a token, and the wall."""
+    size = dict(count=16, words=256) if model == "llama" else dict(count=4, words=256)
+    tokens = 64 if model == "llama" else 32
+    told = list(pair.rounds(rounds, lambda: pair.prompts(**size), tokens))
+    for what, key in (("CPU time a token", "cpu_us"), ("wall time a token", "wall_us")):
+        ratio, note = told_ratio([ours[key] / plain[key] for plain, ours in told])
+        plain = statistics.median(one[key] for one, _ in told)
+        yield Figure(f"{what}, {model}", plain * ratio, "us", plain, 1.02 if key == "cpu_us" else
+                     1 / 0.95, note=f"prompts that never hit, ratio of pairs {note}")
+
+
+def first_token(pair, model, rounds):
+    before = pair.ours.metrics()
+    told = list(pair.rounds(3 * rounds, lambda: pair.prompts(1, 256), 1))
+    more = [(ours["wall_us"] - plain["wall_us"]) / 1e3 for plain, ours in told]
+    middle, low, high = median_with_interval(more)
+    yield Figure(f"first token later by, {model}", middle, "ms", value_limit=1,
+                 note=f"prompts that never hit, {low:.2f} to {high:.2f} of {len(more)} pairs")
+    after = pair.ours.metrics()
+    asked, nones = (after[name] - before[name] for name in (
+        "vllm:kvsidecar_lookups", "vllm:kvsidecar_lookup_requests_none"))
+    yield Figure(f"requests that got None, {model}", 100 * nones / max(asked, 1), "%",
+                 value_limit=5, note=f"{nones:.0f} of {asked:.0f}")
+
+
+def hit(pair, model, rounds):
+    """Time to the first token of a prefix in the host pool, against computing it."""
+    ours, plain = [], []
+    for _ in range(rounds):
+        words = pair.prompts(1, PREFIX + 20)
+        for engine, times in ((pair.plain, plain), (pair.ours, ours)):
+            engine.call("measured", prompts=words, max_tokens=1)
+            engine.call("reset_prefix_cache", connector=False)
+            told = engine.call("measured", prompts=words, max_tokens=1)
+            assert told["cached"] == [PREFIX if engine is pair.ours else 0], told
+            times.append(told["wall_us"] / 1e3)
+            engine.call("reset_prefix_cache", connector=False)
+    yield Figure(f"first token of a hit, {model}", statistics.median(ours), "ms",
+                 statistics.median(plain), 0.4,
+                 note=f"{PREFIX // 32} blocks in the host pool, against computing them")
+
+
+def scheduler(pair, rounds):
+    """By the connector's own metric."""
+    def spent(words, count, max_tokens=1):
+        before = pair.ours.metrics()
+        for _ in range(count):
+            pair.ours.call("measured", prompts=pair.prompts(1, words), max_tokens=max_tokens)
+        after = pair.ours.metrics()
+        return [after[name] - before[name] for name in (
+            "vllm:kvsidecar_scheduler_ns", "vllm:kvsidecar_scheduler_steps")]
+
+    count = 2 * rounds
+    few, many = spent(64 * 32 + 1, count)[0] / count, spent(124 * 32 + 1, count)[0] / count
+    yield Figure("scheduler a request", few / 1e3, "us", value_limit=50,
+                 note="64 blocks, its steps included")
+    yield Figure("scheduler a further block", (many - few) / 60, "ns", value_limit=20,
+                 note="of 124 blocks against 64")
+    before = pair.ours.metrics()
+    pair.ours.call("measured", prompts=pair.prompts(64, 40), max_tokens=8 * rounds)
+    after = pair.ours.metrics()
+    spent_ns, steps = (after[name] - before[name] for name in (
+        "vllm:kvsidecar_scheduler_ns", "vllm:kvsidecar_scheduler_steps"))
+    yield Figure("scheduler a step", spent_ns / steps / 1e3, "us", value_limit=20,
+                 note=f"64 running requests, {steps:.0f} steps, their begin included")
+
+
+def stopped(pair):
+    """Steps of an engine whose daemon stands still."""
+    prompts = pair.prompts(16, 200)
+    plain = pair.plain.call("timed_steps", prompts=prompts, max_tokens=32)
+    pair.daemon.pause()
+    try:
+        ours = pair.ours.call("timed_steps", prompts=prompts, max_tokens=32)
+    finally:
+        pair.daemon.resume()
+    longest = max(plain["step_ms"]) + 20  # a hiccup of the machine isn't a wait for the daemon
+    yield Figure("steps that wait", sum(step > longest for step in ours["step_ms"]), "steps",
+                 value_limit=0, note=f"daemon under SIGSTOP, {len(ours['step_ms'])} steps, the "
+                                     f"longest {max(ours['step_ms']):.1f} ms, without the "
+                                     f"connector {max(plain['step_ms']):.1f} ms")
+    yield Figure("last request scheduled after", ours["scheduled_ms"], "ms",
+                 plain["scheduled_ms"], note="daemon under SIGSTOP, 16 requests at once, deadline "
+                                             "20 ms")
+
+
+def measure(folder, rounds, wants):
+    with Daemon(os.path.join(folder, "node"), **POOL) as daemon:
+        for model in MODELS:
+            parts = [("token", lambda: cost(pair, model, rounds)),
+                     ("first token later by requests that got None",
+                      lambda: first_token(pair, model, rounds))]
+            if model == "llama":
+                parts += [("scheduler", lambda: scheduler(pair, rounds)),
+                          ("steps that wait last request scheduled after", lambda: stopped(pair))]
+            else:
+                parts.append(("first token of a hit", lambda: hit(pair, model, rounds)))
+            if not any(wants(names) for names, _ in parts):
+                continue
+            with Pair(folder, daemon, model) as pair:
+                for names, part in parts:
+                    if wants(names):
+                        yield from part()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = list(measure(folder, asked.rounds, lambda names: asked.only in names))
+    print(as_json(figures) if asked.json else table(figures))
+
+
+if __name__ == "__main__":
+    main()
