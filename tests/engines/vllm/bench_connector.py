@@ -3,8 +3,8 @@
 
     bench_connector.py [--json] [--only TEXT] [--rounds N]
 
-With the variables that run.sh sets; `run.sh vllm bench` calls it. Two engines live at once, scheduler
-and worker in one process each. Nothing else should run on the machine.
+With the variables that run.sh sets; `run.sh vllm bench` calls it. Two engines live at once,
+scheduler and worker in one process each. Nothing else should run on the machine.
 """
 import argparse
 import os

@@ -3,8 +3,8 @@
 
     models.py FOLDER [NAME…]   writes FOLDER/NAME for each (default: all)
 
-Weights come from a seed alone. Matrices have a standard deviation of 0.08: at transformers' own 0.02
-so small a model says the same whatever its KV cache holds, and a wrong block would go unseen.
+Weights come from a seed alone. Matrices have a standard deviation of 0.08: at transformers' own
+0.02 so small a model says the same whatever its KV cache holds, and a wrong block would go unseen.
 """
 import json
 import os

@@ -13,7 +13,8 @@ from test_outputs import restorable
 
 
 def both(first, second):
-    return dict(kv_connector="MultiConnector", kv_role="kv_both", kv_load_failure_policy="recompute",
+    return dict(kv_connector="MultiConnector", kv_role="kv_both",
+                kv_load_failure_policy="recompute",
                 kv_connector_extra_config={"connectors": [first, second]})
 
 

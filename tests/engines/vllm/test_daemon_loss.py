@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: whatever becomes of the daemon, every prompt is answered, and as it would be without one; no
-wrong page is stored; and the connector is back by itself when the daemon is.
+"""Goal: whatever becomes of the daemon, every prompt is answered, and as it would be without one;
+no wrong page is stored; and the connector is back by itself when the daemon is.
 
 Method: SIGKILL and SIGSTOP in the middle of a copy, seen in the claim words, while an engine runs
 that is short of blocks; SIGCONT after the blocks were used again; a daemon that comes late. A fresh

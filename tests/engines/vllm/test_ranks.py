@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: an engine of two ranks stores each page in two parts that count only together, loads on both,
-and leaves nothing behind when a rank dies.
+"""Goal: an engine of two ranks stores each page in two parts that count only together, loads on
+both, and leaves nothing behind when a rank dies.
 
 Method: tensor parallelism over two CPU workers against an engine of one rank; the daemon's counts
 of parts and pages; SIGKILL to one worker. (Bug reports K2-06, K2-09.)

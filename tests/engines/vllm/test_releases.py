@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: the oldest release that is served works as the main one, as far as it can.
 
-Method: vLLM 0.28, whose layers have a storage each, whose connectors keep the block tables and whose
-scheduler can't be told of a failed load of several KV cache groups.
+Method: vLLM 0.28, whose layers have a storage each, whose connectors keep the block tables and
+whose scheduler can't be told of a failed load of several KV cache groups.
 """
 import workload
 from engine import connector, external_hits, ids, prompt

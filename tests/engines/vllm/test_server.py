@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: vLLM's OpenAI server, with the flags of the README, answers over HTTP as it does without the
-connector, hits after a restart, and tells both by its own metrics.
+"""Goal: vLLM's OpenAI server, with the flags of the README, answers over HTTP as it does without
+the connector, hits after a restart, and tells both by its own metrics.
 
 Method: the real server in processes of its own, a real client over HTTP; prompts as words and as
 token ids, several at once. (Bug reports K9-02, K10-04.)
