@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: of a request exactly the right pages are looked up, loaded and stored, under the right keys,
-in models with one kind of layer or several.
+"""Goal: of a request exactly the right pages are looked up, loaded and stored, under the right
+keys, in models with one kind of layer or several.
 
 Method: block hashes that name their position; groups of full attention, windows and recurrent
 states, with equal and with different blocks. Covers O4-01, O4-03, O4-05.

@@ -9,12 +9,13 @@ from .adapters import PENDING, USABLE, Adapters
 from .pages import Geometry, Keys, Pages, joined_keys
 
 NULL_BLOCK = 0  # vLLM's: what a window has left behind
+NEVER = 1 << 62
 
 
 class Track:
     """One request that the engine has."""
 
-    __slots__ = ("request", "keys", "keys_hashes", "stored", "due", "loading", "places", "local",
+    __slots__ = ("request", "keys", "keys_hashes", "stored", "loading", "places", "local",
                  "present")
 
     def __init__(self, request: Any) -> None:
@@ -22,7 +23,6 @@ class Track:
         self.keys: Dict[int, Keys] = {}  # of its prompt, per page size
         self.keys_hashes = -1  # block hashes that `keys` were made of
         self.stored: Dict[int, int] = {}  # per group: pages that need no store
-        self.due = 0  # computed tokens with which the next page is whole
         self.loading: Tuple[int, ...] = ()  # leases of the load in flight
         self.places: Dict[str, int] = {}  # tokens of its latest load by place
         self.local = 0  # tokens in the engine's blocks when it was last looked up
@@ -35,6 +35,8 @@ class Requests:
         else only what vLLM offers at a boundary is whole."""
         self.geometry = geometry
         self.tracks: Dict[str, Track] = {}
+        # Per request: computed tokens with which its next page is whole.
+        self.due: Dict[str, int] = {}
         self._adapters = adapters
         self._positional = [s for s in geometry.spaces
                             if s.kind != "state" or positional_states]
@@ -43,10 +45,15 @@ class Requests:
         track = self.tracks.get(request.request_id)
         if track is None or track.request is not request:
             track = self.tracks[request.request_id] = Track(request)
+            self.due[request.request_id] = 0
             lora = getattr(request, "lora_request", None)
             if lora is not None:
                 self._adapters.prepare(lora)
         return track
+
+    def drop(self, request_id: str) -> Optional[Track]:
+        self.due.pop(request_id, None)
+        return self.tracks.pop(request_id, None)
 
     def content_id(self, track: Track) -> Tuple[str, Optional[bytes]]:
         """(state, id) of the request's adapter; (USABLE, b"") without one."""
@@ -79,8 +86,10 @@ class Requests:
         self._set_due(track)
 
     def _set_due(self, track: Track) -> None:
-        track.due = min(((track.stored[s.group] + 1) * s.tokens_per_page
-                         for s in self._positional), default=1 << 62)
+        due = NEVER
+        for space in self._positional:
+            due = min(due, (track.stored[space.group] + 1) * space.tokens_per_page)
+        self.due[track.request.request_id] = due
 
     def whole_pages(self, track: Track, computed: int,
                     table: Optional[Sequence[Sequence[int]]]
@@ -91,7 +100,7 @@ class Requests:
         hashes = track.request.block_hashes
         known = len(hashes) * self.geometry.hash_block_size
         tokens = min(computed, known)
-        if table is None or tokens < track.due:
+        if table is None or tokens < self.due[track.request.request_id]:
             return
         state, content_id = self.content_id(track)
         if state == PENDING:

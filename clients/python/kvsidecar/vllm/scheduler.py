@@ -16,7 +16,7 @@ from .metadata import Load, StepMetadata, StepReport, Store
 from .metrics import Recorder
 from .pages import Geometry, Keys, Pages
 from .parts import Bytes, expected_parts, spaces_of, world_size
-from .requests import Requests, Track, without_null
+from .requests import NEVER, Requests, Track, without_null
 from .session import AT_ONCE_S, Session
 from .settings import Settings
 from .tickets import Tickets
@@ -137,7 +137,7 @@ class SchedulerSide:
 
     def finished(self, request: Any) -> None:
         request_id = request.request_id
-        track = self._requests.tracks.pop(request_id, None)
+        track = self._requests.drop(request_id)
         self._lookups.dropped(request_id)
         self._tables.drop(request_id)
         self._fresh.pop(request_id, None)
@@ -189,10 +189,9 @@ class SchedulerSide:
         """Blocks that somebody else's bytes go into from this step on: stores of what was in them
         before are over. Too many do no harm but to those stores."""
         touched = list(self._era.copied_blocks(output))
-        for blocks in output.scheduled_cached_reqs.new_block_ids:
-            if blocks is not None:
-                for ids in blocks:
-                    touched += ids
+        for blocks in [b for b in output.scheduled_cached_reqs.new_block_ids if b is not None]:
+            for ids in blocks:
+                touched += ids
         for req_id, (ids, loads) in self._fresh.items():
             track = self._requests.tracks.get(req_id)
             # Blocks of a load by another connector aren't scheduled: all of them count.
@@ -206,24 +205,24 @@ class SchedulerSide:
 
     def _stores(self, output: Any) -> List[Store]:
         stores: List[Store] = []
-        scheduled, tracks = output.num_scheduled_tokens, self._requests.tracks
-        cached = output.scheduled_cached_reqs
-        due = [(new.req_id, new.num_computed_tokens) for new in output.scheduled_new_reqs]
-        due += [(req_id, computed) for req_id, computed
+        tracks, due = self._requests.tracks, self._requests.due
+        scheduled, cached = output.num_scheduled_tokens, output.scheduled_cached_reqs
+        ends = [(req_id, computed + scheduled[req_id]) for req_id, computed
                 in zip(cached.req_ids, cached.num_computed_tokens)
-                if (track := tracks.get(req_id)) is not None and
-                computed + scheduled[req_id] >= track.due]
-        for req_id, computed in due:
-            track = tracks.get(req_id)
-            if track is not None and computed + scheduled[req_id] >= track.due:
-                for pages, which in self._requests.whole_pages(
-                        track, computed + scheduled[req_id], self._tables.of(req_id)):
+                if computed + scheduled[req_id] >= due.get(req_id, NEVER)]
+        ends += [(new.req_id, new.num_computed_tokens + scheduled[new.req_id])
+                 for new in output.scheduled_new_reqs]
+        for req_id, end in ends:
+            if end >= due.get(req_id, NEVER):
+                track = tracks[req_id]
+                for pages, which in self._requests.whole_pages(track, end, self._tables.of(req_id)):
                     stores.append(self._store(track, pages, which))
         if self._geometry.state_groups:
             for req_id, offers in self._era.boundary_states(output).items():
-                track = tracks.get(req_id)
-                for pages, page in self._requests.boundary_pages(track, offers) if track else ():
-                    stores.append(self._store(track, pages, (page,)))
+                if req_id in tracks:
+                    track = tracks[req_id]
+                    for pages, page in self._requests.boundary_pages(track, offers):
+                        stores.append(self._store(track, pages, (page,)))
         return stores
 
     def _store(self, track: Track, pages: Pages, which: Sequence[int]) -> Store:
@@ -299,7 +298,7 @@ class SchedulerSide:
             self.session.enter(self._life, self._detached)
 
     def stats(self) -> Any:
-        self.recorder.gauge("connected", float(self.session.connected))
+        self.session.count_connection(self.recorder)
         return self.recorder.take()
 
     def shutdown(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from .. import COORDINATOR, Client, LibraryNotFound, Namespace, OpenFailed
 from ..identity import Coordinate
 from .identity import GroupSpace
+from .metrics import Recorder
 from .settings import Settings
 
 logger = logging.getLogger("vllm.kvsidecar")
@@ -36,6 +37,7 @@ class Session:
         self.client: Optional[Client] = None
         self.namespaces: Dict[int, Namespace] = {}  # by group
         self.life = 0
+        self._epoch = 0  # of the daemon when it was last looked at
         self.detached = 0  # which namespaces of the engine's own; 0: those that it shares
         self._spaces: List[GroupSpace] = []
         self._coordinates: Optional[Dict[int, Coordinate]] = None
@@ -57,10 +59,13 @@ class Session:
     def connected(self) -> bool:
         return self.client is not None and self.client.connected
 
-    @property
-    def attached(self) -> bool:
-        """Every group has a namespace that wasn't refused."""
-        return bool(self.namespaces)
+    def count_connection(self, recorder: Recorder) -> None:
+        """Once a step, for the metrics."""
+        connected = self.connected
+        recorder.gauge("connected", float(connected))
+        if connected and self.client is not None and self.client.epoch != self._epoch:
+            self._epoch = self.client.epoch
+            recorder.count("connects")
 
     def attach(self, spaces: Sequence[GroupSpace], group_size: int, rank: int = COORDINATOR,
                coordinates: Optional[Dict[int, Coordinate]] = None,

@@ -177,8 +177,7 @@ class WorkerSide:
         return None if report.empty() else report
 
     def stats(self) -> Any:
-        connected = self.session.connected
-        self.recorder.gauge("connected", float(connected))
+        self.session.count_connection(self.recorder)
         return self.recorder.take()
 
     def shutdown(self) -> None:
