@@ -63,6 +63,12 @@ class Memory(Handle):
         self._finalizer = weakref.finalize(mapped, _unregister, self._core, self._id)
         self._finalizer.atexit = False
 
+    def _usable(self) -> int:
+        """Its id. Misuse for one that was refused or released, or whose client is closed: it has no
+        bytes."""
+        self._core.c
+        return self.id
+
     def let_go(self) -> "Callable[[], Any]":
         """Drops its own hold; what is returned gives the memory while a view of it is alive."""
         self._finalizer.detach()
@@ -73,7 +79,7 @@ class Memory(Handle):
     @property
     def view(self) -> memoryview:
         """All of it as writable bytes, without a copy."""
-        self.id  # a refused or released one has no bytes
+        self._usable()
         return memoryview(self._bytes).cast("B")
 
     def __buffer__(self, flags: int) -> memoryview:
@@ -87,7 +93,7 @@ class Memory(Handle):
         """A writable numpy array over it, without a copy; `offset` in bytes."""
         if np is None:
             raise Misuse("Memory.array needs numpy; use Memory.view")
-        self.id
+        self._usable()
         count = -1 if shape is None else int(np.prod(shape))
         flat = np.frombuffer(self._bytes, dtype=dtype, count=count, offset=offset)
         return flat if shape is None else flat.reshape(shape)
@@ -95,7 +101,7 @@ class Memory(Handle):
     def release(self, timeout: Optional[float] = None) -> Status:
         """Unregisters and unmaps. BufferError while a view or an array of it is alive. Results as
         Region.release."""
-        region = self.id
+        region = self._usable()
         mapped = self.let_go()()
         if mapped is not None:
             self._hold(mapped)
@@ -111,6 +117,8 @@ class Memory(Handle):
 
 def let_go_all(core: Core) -> None:
     """Before a client's close: BufferError while a view of its memory is alive."""
+    if core.pointer is None:  # closed before, and all of it gone with that
+        return
     held = [(memory, memory.let_go()) for memory in list(core.memories) if memory.ok]
     if not core.mapped:
         return
