@@ -11,12 +11,14 @@ from .identity import Coordinate, Description, NamespaceFields, Part, encode_ide
 from .ids import namespace_id
 from .memory import Fence, Layout, Memory, Namespace, Region, Run
 from .operation import Event, Op, Result
+from .prepared import Found, PreparedLookup
 from .status import EventKind, LogLevel, Place, Policy, Stat, Status
 
 __all__ = [
     "COORDINATOR", "Client", "Connection", "Coordinate", "Description", "Event", "EventKind",
-    "Fence", "Layout", "LibraryNotFound", "LogLevel", "Memory", "Misuse", "Namespace",
-    "NamespaceFields", "Op", "OpenFailed", "Part", "Pieces", "Place", "Policy", "Pool", "Region",
-    "Result", "Run", "Stat", "Status", "encode_identity", "namespace_id",
+    "Fence", "Found", "Layout", "LibraryNotFound", "LogLevel", "Memory", "Misuse", "Namespace",
+    "NamespaceFields", "Op", "OpenFailed", "Part", "Pieces", "Place", "Policy", "Pool",
+    "PreparedLookup", "Region", "Result", "Run", "Stat", "Status", "encode_identity",
+    "namespace_id",
 ]
 __version__ = "0.1.0"

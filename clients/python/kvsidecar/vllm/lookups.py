@@ -8,7 +8,7 @@ import logging
 import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from .. import Op
+from .. import Namespace, Op, Pool, PreparedLookup
 from .metrics import Recorder
 from .pages import Geometry, Keys
 from .question import Question
@@ -61,6 +61,8 @@ class Lookups:
         # The daemon let a deadline pass: until it answers again nobody waits for it.
         self._silent = False
         self._complained = False
+        self._namespaces: Dict[int, Namespace] = {}  # that _prepared is for
+        self._prepared: Dict[float, Dict[int, PreparedLookup]] = {}  # per lease and page size
 
     def arrived(self, request_id: str, keys: Dict[int, Keys]) -> None:
         """A request has come: its prompt's keys per page size."""
@@ -71,9 +73,18 @@ class Lookups:
         client, namespaces = self._session.client, self._session.namespaces
         if client is None or not namespaces or not client.connected:
             return None
-        # The answer may come after the deadline of the ask: it ends the silence.
-        timeout_s = max(1.0, self._settings.lookup_deadline_s)
-        return Question(client, self._geometry, namespaces, keys, local, lease_s, timeout_s)
+        if self._namespaces is not namespaces:
+            self._namespaces, self._prepared = namespaces, {}
+        prepared = self._prepared.get(lease_s)
+        if prepared is None:
+            # The answer may come after the deadline of the ask: it ends the silence.
+            timeout_s = max(1.0, self._settings.lookup_deadline_s)
+            prepared = self._prepared[lease_s] = {
+                size: PreparedLookup(
+                    client, [Pool(namespaces[s.group], s.policy, s.trailing) for s in groups],
+                    lease=lease_s, prefetch=lease_s == 0, timeout=timeout_s)
+                for size, groups in self._geometry.by_size.items()}
+        return Question(prepared, keys, local, lease_s)
 
     def matched(self, request_id: str, keys: Dict[int, Keys], local: int,
                 limit: int) -> Optional[int]:
@@ -156,7 +167,7 @@ class Lookups:
         if question.answered:
             self._silent = False
             if question.pieces:
-                last = question.pieces[-1].op.result()
+                last = question.pieces[-1].found
                 self._recorder.observe("lookup_seconds",
                                        (last.finished_ns - last.submitted_ns) * 1e-9)
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Dict, List, NamedTuple, Tuple
 
-from .. import Client, Namespace, Op, Pool, Status
+from .. import Found, PreparedLookup, Status
 from ..status import Place
 from .pages import Geometry, Keys, lengths
 
@@ -18,36 +18,34 @@ class Piece(NamedTuple):
 
     size: int  # tokens of a page
     first: int  # index of the first page asked about
-    keys: Keys  # of the prompt from its beginning
-    op: Op
+    found: Found
 
 
 class Question:
     """Sent on construction. Nothing in it waits."""
 
-    def __init__(self, client: Client, geometry: Geometry, namespaces: Dict[int, Namespace],
-                 keys: Dict[int, Keys], local: int, lease_s: float, timeout_s: float) -> None:
-        """keys: per page size, of the whole prompt. local: tokens that needn't be asked about, a
-        multiple of every page size. lease_s 0: no lease, but pages are read ahead."""
+    __slots__ = ("local", "leased", "sent_ns", "lease_end_ns", "spun", "pieces")
+
+    def __init__(self, prepared: Dict[int, PreparedLookup], keys: Dict[int, Keys], local: int,
+                 lease_s: float) -> None:
+        """Both per page size; keys: of the whole prompt. local: tokens that needn't be asked about,
+        a multiple of every page size. lease_s: of prepared; 0: none."""
         self.local = local
         self.leased = lease_s > 0
         self.sent_ns = time.monotonic_ns()
         self.lease_end_ns = self.sent_ns + int(lease_s * 1e9)
         self.spun = False
         self.pieces: List[Piece] = []
-        for size, groups in geometry.by_size.items():
+        for size, lookup in prepared.items():
             known, first = keys[size], local // size
             end = min(known.count, first + KEYS_MAX)
-            if end <= first:
-                continue
-            pools = [Pool(namespaces[s.group], s.policy, s.trailing) for s in groups]
-            op = client.lookup(known.part(first, end), pools, key_bytes=known.key_bytes,
-                               lease=lease_s, prefetch=not self.leased, timeout=timeout_s)
-            self.pieces.append(Piece(size, first, known, op))
+            if end > first:
+                asked = known.part(first, end) if first or end < known.count else known.bytes
+                self.pieces.append(Piece(size, first, lookup.begin(asked, known.key_bytes)))
 
     @property
     def finished(self) -> bool:
-        return all([piece.op.finished for piece in self.pieces])
+        return all([piece.found.finished for piece in self.pieces])
 
     def spin(self, until_ns: int) -> bool:
         """finished, looked at again and again until that moment; once in a question's life."""
@@ -60,12 +58,12 @@ class Question:
     @property
     def answered(self) -> bool:
         """Of a finished one: the daemon has answered all of it."""
-        return all([piece.op.result().ok for piece in self.pieces])
+        return all([piece.found.status == Status.OK for piece in self.pieces])
 
     @property
     def leases(self) -> List[int]:
         """Of a finished one."""
-        return [lease for piece in self.pieces if (lease := piece.op.result().lease)]
+        return [lease for piece in self.pieces if (lease := piece.found.lease)]
 
     def tokens(self, geometry: Geometry, local: int, limit: int) -> int:
         """The longest restorable prefix of more than `local` and at most `limit` tokens, else 0.
@@ -73,13 +71,13 @@ class Question:
         if not self.pieces or len(self.pieces) < len(geometry.by_size) or not self.answered:
             return 0
         if len(self.pieces) == 1:
-            size, first, _, op = self.pieces[0]
-            longest = (first + op.result().longest) * size
+            size, first, found = self.pieces[0]
+            longest = (first + found.longest) * size
             if longest <= local or longest <= first * size:
                 return 0
             if longest <= limit and longest % geometry.alignment == 0:
                 return longest
-        restorable = {piece.size: (piece.first * piece.size, piece.op.result().restorable)
+        restorable = {piece.size: (piece.first * piece.size, piece.found.restorable)
                       for piece in self.pieces}
         return lengths(restorable, geometry.alignment, local, limit)
 
@@ -87,13 +85,13 @@ class Question:
         """Whether pages beyond `local` are there although those before it may be gone."""
         return any(
             places[local // piece.size - piece.first:local // piece.size - piece.first + 1] > b"\0"
-            for piece in self.pieces if (places := piece.op.result()._places))
+            for piece in self.pieces if (places := piece.found.places_bytes))
 
     def places(self, local: int, tokens: int) -> Dict[str, int]:
         """Where the tokens between `local` and `tokens` are found: they add up. A page that only a
         window or a state needs counts as host."""
         piece = self.pieces[0]
-        raw = piece.op.result()._places[local // piece.size - piece.first:
+        raw = piece.found.places_bytes[local // piece.size - piece.first:
                                         tokens // piece.size - piece.first]
         found = {name: raw.count(place) * piece.size
                  for name, place in (("store", Place.STORE), ("remote", Place.REMOTE))}
@@ -103,17 +101,16 @@ class Question:
     def present(self, size: int) -> int:
         """How many pages from the prompt's beginning are known to be there."""
         for piece in self.pieces:
-            if piece.size == size and piece.first == 0 and piece.op.result().ok:
-                return _leading(piece.op.result()._places)
+            if piece.size == size and piece.first == 0 and piece.found.status == Status.OK:
+                return _leading(piece.found.places_bytes)
         return 0
 
     @property
     def failure(self) -> Tuple[Status, str]:
         """Of a finished one that wasn't answered."""
         for piece in self.pieces:
-            result = piece.op.result()
-            if not result.ok:
-                return result.status, result.text
+            if piece.found.status != Status.OK:
+                return piece.found.status, piece.found.text
         return Status.OK, ""
 
 
