@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ipc/ring.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kvsidecar {
@@ -142,7 +143,6 @@ bool SubmissionConsumer::has_records() const {
   const std::byte* cell = submission_cell(memory_, position_.next());
   __builtin_prefetch(cell);
   __builtin_prefetch(cell + sizeof(RecordHead));
-  __builtin_prefetch(&memory_.cell_page().consumed);
   __builtin_prefetch(&memory_.cell_page().client_sleeps);
   return true;
 }
@@ -152,15 +152,17 @@ void SubmissionConsumer::publish_consumed() { position_.free_taken(memory_.info(
 CompletionProducer::CompletionProducer(const SessionMemory& memory) : memory_(memory) {}
 
 Result<bool> CompletionProducer::reserve(uint32_t cells) {
-  const uint64_t consumed = position_.freed(memory_.cell_page().consumed);
-  if (!position_.possible(consumed, memory_.geometry.completion_cells)) {
-    return invalid("completion ring: consumed is " + std::to_string(consumed) + " where " +
-                   std::to_string(position_.published()) + " cells were published in a ring of " +
-                   std::to_string(memory_.geometry.completion_cells) +
-                   "; count only cells that were read");
+  const uint32_t all = memory_.geometry.completion_cells;
+  if (position_.in_use(consumed_) + reserved_ + cells > all / 2) {
+    const uint64_t consumed = position_.freed(memory_.cell_page().consumed);
+    if (!position_.possible(consumed, all)) {
+      return invalid("completion ring: consumed is " + std::to_string(consumed) + " where " +
+                     std::to_string(position_.published()) + " cells were published in a ring of " +
+                     std::to_string(all) + "; count only cells that were read");
+    }
+    consumed_ = consumed;
+    if (position_.in_use(consumed_) + reserved_ + cells > all) return false;
   }
-  const uint64_t taken = position_.in_use(consumed) + reserved_;
-  if (taken + cells > memory_.geometry.completion_cells) return false;
   reserved_ += cells;
   return true;
 }
@@ -196,11 +198,9 @@ const CompletionHead* CompletionConsumer::peek(Bytes& payload) {
   if (published == position_.next()) return nullptr;
   if (!position_.possible(published, memory_.geometry.completion_cells)) return nullptr;
   const std::byte* cell = completion_cell(memory_, position_.next());
-  const auto* head = reinterpret_cast<const CompletionHead*>(cell);
-  const uint32_t length =
-      head->length < kCompletionPayloadMax ? head->length : kCompletionPayloadMax;
-  payload = Bytes(cell + sizeof(CompletionHead), length);
-  return head;
+  copy_out(&head_, cell, sizeof head_);
+  payload = Bytes(cell + sizeof(CompletionHead), std::min(head_.length, kCompletionPayloadMax));
+  return &head_;
 }
 
 void CompletionConsumer::consume() {

@@ -76,20 +76,22 @@ class CompletionProducer {
   SessionMemory memory_;
   WriterPosition position_;
   uint32_t reserved_ = 0;
+  uint64_t consumed_ = 0;  // as last read: the line is the client's, fetching it costs
 };
 
 // Client: takes answers.
 class CompletionConsumer {
  public:
   explicit CompletionConsumer(const SessionMemory&);
-  // The next cell, or null. Valid until consume(). The daemon is trusted by its clients, yet
-  // lengths are clamped.
+  // The next cell, or null: a private copy of its head, and the payload where it lies, its length
+  // clamped. Valid until consume().
   const CompletionHead* peek(Bytes& payload);
   void consume();
 
  private:
   SessionMemory memory_;
   ReaderPosition position_;
+  CompletionHead head_{};
 };
 
 }  // namespace kvsidecar

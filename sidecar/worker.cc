@@ -34,7 +34,7 @@ void Waker::sleep(uint64_t cap_ns) {
 }
 
 void Waker::retire() {
-  sleeping_.store(0, std::memory_order_seq_cst);
+  lower();
   uint64_t drained = 0;
   (void)!::read(fd_, &drained, sizeof drained);
 }
@@ -47,7 +47,7 @@ struct WorkerThread::State {
 
 namespace {
 
-constexpr uint64_t kSleepCapNs = 50'000'000;
+constexpr uint64_t kSleepCapNs = 200'000'000;  // of a dozen threads: an idle daemon's whole work
 constexpr int kIdleTurnsBeforeSleep = 64;
 
 void turn(Worker& worker, const std::atomic<bool>& stopping) {

@@ -23,7 +23,9 @@ class Waker {
   void announce();
   void sleep(uint64_t cap_ns);
   void retire();
-  int fd() const { return fd_; }  // for a sleeper that waits in epoll instead of sleep()
+  // A sleeper that waits in an edge-triggered epoll instead of sleep(): announce(), lower().
+  void lower() { sleeping_.store(0, std::memory_order_seq_cst); }
+  int fd() const { return fd_; }
 
  private:
   int fd_;

@@ -6,12 +6,34 @@
 #include "clients/cpp/core.h"
 
 namespace kvsidecar::clientlib {
+namespace {
 
+Code known(std::byte status) {
+  return static_cast<uint8_t>(status) < kCodesMax ? static_cast<Code>(status) : Code::kInternal;
+}
+
+// What has become of a claim whose request was answered. A completion is only a message: while the
+// claim says COPYING, the daemon touches the memory, whatever the completion says.
+ClaimState end_of(const Claim& claim, RecordType type) {
+  for (int looks = 0; looks < 3; ++looks) {
+    const ClaimState state = claim.state();
+    ClaimState end = state;
+    if (state == ClaimState::kQueued) end = ClaimState::kRevoked;
+    if (state == ClaimState::kCopying && type == RecordType::kPut) end = ClaimState::kAbandoned;
+    if (end == state || claim.move(state, end)) return end;
+  }
+  return ClaimState::kCopying;
+}
+
+}  // namespace
+
+// As many as the ring holds: a daemon that goes on publishing keeps nobody here.
 void Core::take_answers(Link& link, uint64_t now_ns) {
   Bytes payload;
-  while (const CompletionHead* head = link.consumer.peek(payload)) {
-    const CompletionHead copy = *head;
-    take_answer(link, copy, payload, now_ns);
+  for (uint32_t left = link.memory.geometry.completion_cells; left > 0; --left) {
+    const CompletionHead* head = link.consumer.peek(payload);
+    if (head == nullptr) return;
+    take_answer(link, *head, payload, now_ns);
     link.consumer.consume();
   }
 }
@@ -26,13 +48,13 @@ void Core::take_answer(Link& link, const CompletionHead& head, Bytes payload, ui
   if (op != nullptr) {
     if (head.done_ns > head.received_ns)
       op->served_ns = std::max(op->served_ns, head.done_ns - head.received_ns);
-    const Code code = static_cast<Code>(head.status);
+    const Code code = known(std::byte{head.status});
     if (code != Code::kOk && op->status == Code::kOk) {
       op->status = code;
       op->text.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
     }
     if (op->has_items()) {
-      answer_items(*op, record, head, payload);
+      answer_items(*op, link, record, head, payload);
     } else if (op->type == RecordType::kLookup) {
       answer_lookup(*op, record, head, payload);
     } else if (op->type == RecordType::kStat || op->type == RecordType::kWhy) {
@@ -44,7 +66,7 @@ void Core::take_answer(Link& link, const CompletionHead& head, Bytes payload, ui
     }
     finish_if_answered(*op, op->status, now_ns);
   }
-  if (!last) return;
+  if (!last || is_copied(link, record)) return;
   Record done = std::move(record);
   link.records.erase(found);
   link.credits += done.credits;
@@ -56,18 +78,44 @@ void Core::take_answer(Link& link, const CompletionHead& head, Bytes payload, ui
   }
 }
 
-void Core::answer_items(Operation& op, const Record& record, const CompletionHead& head,
-                        Bytes payload) {
-  const Code whole = static_cast<Code>(head.status);
+void Core::answer_items(Operation& op, const Link& link, const Record& record,
+                        const CompletionHead& head, Bytes payload) {
+  const Code whole = known(std::byte{head.status});
   for (uint32_t i = 0; i < record.count; ++i) {
     Code code = whole;
-    if (whole == Code::kOk)
-      code = i < payload.size() ? static_cast<Code>(payload[i]) : Code::kInternal;
+    if (whole == Code::kOk) code = i < payload.size() ? known(payload[i]) : Code::kInternal;
     const uint32_t item = record.first + i;
     if (op.items[item] != kUnanswered) continue;
+    if (op.has_claims()) {
+      const ClaimState state = end_of(link.claim(record, i), op.type);
+      if (state == ClaimState::kCopying) continue;
+      if (state == ClaimState::kAbandoned && is_success(code)) code = Code::kAbandoned;
+      if (op.type == RecordType::kGet && is_success(code) && state != ClaimState::kDone)
+        code = Code::kInternal;
+    }
     if (op.staged && op.type == RecordType::kGet && code == Code::kOk)
       scatter(staging_base + record.slots[i].offset, op.pieces_of(item));
     settle(op, item, code);
+  }
+}
+
+// Whether the daemon may still write what the record has lent.
+bool Core::is_copied(const Link& link, const Record& record) {
+  for (uint32_t i = 0; i < record.claims.size(); ++i)
+    if (end_of(link.claim(record, i), record.type) == ClaimState::kCopying) return true;
+  return false;
+}
+
+// Of a lost link only what is still being copied is kept, and what an operation waits for.
+void Core::sweep(Link& link) {
+  for (auto it = link.records.begin(); it != link.records.end();) {
+    const Operation* op = find(it->second.op);
+    if ((op != nullptr && !op->finished) || is_copied(link, it->second)) {
+      ++it;
+      continue;
+    }
+    release_record(link, it->second);
+    it = link.records.erase(it);
   }
 }
 

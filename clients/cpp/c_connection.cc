@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // C ABI: versions, statuses, the connection.
-#include <unistd.h>
-
 #include <cstdlib>
 
 #include "clients/cpp/c_boundary.h"
@@ -11,7 +9,7 @@ using namespace kvsidecar::clientlib;
 
 namespace {
 
-constexpr uint64_t kMillisecond = 1'000'000;
+constexpr uint64_t kMicrosecond = 1'000, kMillisecond = 1'000'000;
 
 uint64_t or_default(uint64_t value, uint64_t standard) { return value == 0 ? standard : value; }
 
@@ -28,7 +26,8 @@ Options to_options(const kvs_options& in) {
   out.name = in.name != nullptr ? in.name : program_name();
   out.connect_timeout_ns = or_default(in.connect_timeout_ns, 2000 * kMillisecond);
   out.default_timeout_ns = or_default(in.default_timeout_ns, 1000 * kMillisecond);
-  out.spin_ns = or_default(in.spin_ns, ::sysconf(_SC_NPROCESSORS_ONLN) > 2 ? 20'000 : 0);
+  out.spin_while_it_pays = in.spin_ns == 0;
+  out.spin_ns = or_default(in.spin_ns, 50 * kMicrosecond);
   if (in.spin_ns == UINT64_MAX) out.spin_ns = 0;
   out.reconnect_min_ns = or_default(in.reconnect_min_ns, 10 * kMillisecond);
   out.reconnect_max_ns = or_default(in.reconnect_max_ns, 1000 * kMillisecond);

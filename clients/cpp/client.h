@@ -11,12 +11,14 @@
 
 #include "clients/cpp/core.h"
 #include "clients/cpp/errors.h"
+#include "ipc/adaptive_spin.h"
 
 namespace kvsidecar::clientlib {
 
 struct Options {
   std::string socket_path, name;
   uint64_t connect_timeout_ns = 0, default_timeout_ns = 0, spin_ns = 0;
+  bool spin_while_it_pays = false;  // else always
   uint64_t reconnect_min_ns = 0, reconnect_max_ns = 0, staging_bytes = 0;
   uint32_t operations_max = 0;
   bool allow_disconnected = false, reconnect = true;
@@ -76,7 +78,7 @@ class Client {
   Status free_op(uint64_t id);
 
  private:
-  uint64_t deadline(uint64_t timeout_ns) const;
+  uint64_t deadline(uint64_t timeout_ns, uint64_t now_ns = monotonic_ns()) const;
   void log(int level, const std::string& text) const;
   void signal_changes();  // locked: wakes waiters and the event fd after operations have ended
   void wake_keeper();
@@ -90,7 +92,7 @@ class Client {
   uint64_t keeper_pause_ns(uint64_t now_ns) const;
 
   bool finished(std::span<const uint64_t> ids);
-  bool await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns);
+  bool await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns, uint64_t now_ns);
   void sleep(Lock& lock, uint64_t until_ns);
   void spin(Lock& lock, Link& link, uint64_t until_ns, uint64_t& now_ns);
 
@@ -120,6 +122,7 @@ class Client {
   UniqueFd keeper_wake_, event_, event_set_;
   bool event_wanted_ = false, staging_said_ = false, turn_taken_ = false, stop_ = false;
   uint32_t sleepers_ = 0;
+  AdaptiveSpin spin_;
   uint64_t changes_told_ = 0, keeper_until_ns_ = 0;
   uint64_t connects_ = 0, epoch_ = 0, session_ = 0, pause_ns_ = 0;
   std::array<std::byte, 16> node_{};

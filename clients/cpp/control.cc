@@ -36,10 +36,12 @@ Answer Client::ask(Lock& lock, RecordType type, Encoded request, uint64_t until_
   owned->link = link;
   owned->deadline_ns = until_ns;
   owned->ready = std::move(request);
-  const uint64_t id = core_.begin(std::move(owned), monotonic_ns()).id;
+  uint64_t now_ns = monotonic_ns();
+  const uint64_t id = core_.begin(std::move(owned), now_ns).id;
   // The keeper may be the one that waits here: then nobody else watches the daemon's life.
-  while (!await(lock, std::span(&id, 1), std::min(until_ns, monotonic_ns() + kLifeCheckNs))) {
-    if (stop_) core_.cancel(*core_.find(id), monotonic_ns(), nullptr);
+  while (!await(lock, std::span(&id, 1), std::min(until_ns, now_ns + kLifeCheckNs), now_ns)) {
+    now_ns = monotonic_ns();
+    if (stop_) core_.cancel(*core_.find(id), now_ns, nullptr);
     check_life(link, false);
   }
   Operation& op = *core_.find(id);

@@ -4,7 +4,6 @@
 // sends, answers.cc takes completions in, settle.cc ends what is late, cancelled or lost.
 #pragma once
 #include <functional>
-#include <set>
 #include <unordered_map>
 
 #include "clients/cpp/link.h"
@@ -25,7 +24,8 @@ class Core {
   void tick(uint64_t now_ns);
   Operation* find(uint64_t id);
   size_t operations() const { return ops_.size(); }
-  uint64_t next_deadline_ns() const;  // UINT64_MAX: none
+  // When to tick at the latest; UINT64_MAX: never. May be early, for what has finished since.
+  uint64_t next_deadline_ns() const { return look_soonest_ns_; }
   bool feeding() const;               // something waits for room in a ring
 
   // Gives up what can be given up. free_items: null, or one byte an item.
@@ -36,7 +36,7 @@ class Core {
 
   // The link has hung up (dead = false) or its daemon is dead. Its operations end UNAVAILABLE, but
   // for gets that a living daemon is copying.
-  void lose(const std::shared_ptr<Link>& link, bool dead, uint64_t now_ns);
+  void lose(std::shared_ptr<Link> link, bool dead, uint64_t now_ns);
   // Ends all operations as far as possible; true when no daemon can write any more.
   bool give_up_all(uint64_t now_ns);
 
@@ -73,14 +73,18 @@ class Core {
 
   void take_answers(Link& link, uint64_t now_ns);
   void take_answer(Link& link, const CompletionHead& head, Bytes payload, uint64_t now_ns);
-  void answer_items(Operation& op, const Record& record, const CompletionHead& head, Bytes payload);
+  void answer_items(Operation& op, const Link& link, const Record& record,
+                    const CompletionHead& head, Bytes payload);
   void answer_lookup(Operation& op, Record& record, const CompletionHead& head, Bytes payload);
   void answer_text(Link& link, Operation& op, const CompletionHead& head, Bytes payload);
   void answer_orphan(Link& link, const Record& record, const CompletionHead& head, uint64_t now_ns);
+  static bool is_copied(const Link& link, const Record& record);
   void release_record(Link& link, Record& record);
+  void sweep(Link& link);
 
   void look_at(Operation& op, uint64_t when_ns);
   void expire(Operation& op, uint64_t now_ns);
+  void expire_due(uint64_t now_ns);
   void withdraw(Operation& op, Code code, bool settled_too);
   bool withdraw_item(Operation& op, const Link& link, const Record& record, uint32_t item,
                      Code code, bool settled_too);
@@ -91,7 +95,7 @@ class Core {
   bool fence_reached(const Operation& op) const;
 
   std::unordered_map<uint64_t, std::unique_ptr<Operation>> ops_;
-  std::set<std::pair<uint64_t, uint64_t>> deadlines_;  // (when to look, operation)
+  uint64_t look_soonest_ns_ = UINT64_MAX;  // at or before any unfinished operation's look_at_ns
   std::deque<uint64_t> parked_;  // staged operations that wait for a fence or for staging
   uint64_t last_op_ = 0;
   Encoded encoded_;  // of the record that is being made

@@ -31,7 +31,8 @@ Status watch_fd(int set, int fd) {
 
 }  // namespace
 
-Client::Client(Options options) : options_(std::move(options)), forks_(forks_so_far()) {
+Client::Client(Options options)
+    : options_(std::move(options)), forks_(forks_so_far()), spin_(options_.spin_ns) {
   pause_ns_ = options_.reconnect_min_ns;
 }
 
@@ -39,9 +40,9 @@ Client::~Client() = default;
 
 bool Client::alive() const { return forks_ == forks_so_far(); }
 
-uint64_t Client::deadline(uint64_t timeout_ns) const {
+uint64_t Client::deadline(uint64_t timeout_ns, uint64_t now_ns) const {
   const uint64_t asked = timeout_ns == 0 ? options_.default_timeout_ns : timeout_ns;
-  return monotonic_ns() + std::min(asked, kTimeoutMaxNs);
+  return now_ns + std::min(asked, kTimeoutMaxNs);
 }
 
 void Client::log(int level, const std::string& text) const {

@@ -25,7 +25,7 @@ struct Operation {
   bool internal = false;  // a registration of the library's own: never reported by poll
   std::shared_ptr<Link> link;
   uint64_t deadline_ns = 0, submitted_ns = 0;
-  uint64_t look_at_ns = 0;  // its place among the deadlines
+  uint64_t look_at_ns = 0;  // when to look whether it is late
 
   // What was asked. Handles are the daemon's, of `link`; claims are filled in when a record is
   // made.

@@ -72,9 +72,10 @@ Status Client::start(std::unique_ptr<Operation> op, uint64_t timeout_ns, uint64_
     return {Code::kBusy, "operations_max " + std::to_string(options_.operations_max) +
                              " operations are in flight or not freed; free some"};
   op->link = core_.current;
-  op->deadline_ns = deadline(timeout_ns);
-  const uint64_t deadline_ns = op->deadline_ns;
-  id = core_.begin(std::move(op), monotonic_ns()).id;
+  const uint64_t now_ns = monotonic_ns();
+  const uint64_t deadline_ns = deadline(timeout_ns, now_ns);
+  op->deadline_ns = deadline_ns;
+  id = core_.begin(std::move(op), now_ns).id;
   if (deadline_ns < keeper_until_ns_) {
     keeper_until_ns_ = deadline_ns;
     wake_keeper();

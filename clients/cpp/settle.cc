@@ -10,12 +10,10 @@ namespace kvsidecar::clientlib {
 void Core::tick(uint64_t now_ns) {
   if (current) take_answers(*current, now_ns);
   for (const std::shared_ptr<Link>& link : fading) take_answers(*link, now_ns);
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
-    const uint64_t id = deadlines_.begin()->second;
-    deadlines_.erase(deadlines_.begin());
-    if (Operation* op = find(id); op != nullptr && !op->finished) expire(*op, now_ns);
-  }
+  if (now_ns >= look_soonest_ns_) expire_due(now_ns);
   if (current) feed(*current, now_ns);
+  for (const std::shared_ptr<Link>& link : fading) sweep(*link);
+  std::erase_if(fading, [](const std::shared_ptr<Link>& old) { return old->records.empty(); });
 }
 
 Operation* Core::find(uint64_t id) {
@@ -23,14 +21,22 @@ Operation* Core::find(uint64_t id) {
   return found == ops_.end() ? nullptr : found->second.get();
 }
 
-uint64_t Core::next_deadline_ns() const {
-  return deadlines_.empty() ? UINT64_MAX : deadlines_.begin()->first;
+void Core::look_at(Operation& op, uint64_t when_ns) {
+  op.look_at_ns = when_ns;
+  look_soonest_ns_ = std::min(look_soonest_ns_, when_ns);
 }
 
-void Core::look_at(Operation& op, uint64_t when_ns) {
-  deadlines_.erase({op.look_at_ns, op.id});
-  op.look_at_ns = when_ns;
-  deadlines_.emplace(when_ns, op.id);
+// Most operations finish long before their deadline: looking at all of them once one has passed
+// costs less than keeping them in order.
+void Core::expire_due(uint64_t now_ns) {
+  look_soonest_ns_ = UINT64_MAX;
+  for (const auto& [id, op] : ops_) {
+    if (op->finished) continue;
+    if (op->look_at_ns <= now_ns)
+      expire(*op, now_ns);
+    else
+      look_soonest_ns_ = std::min(look_soonest_ns_, op->look_at_ns);
+  }
 }
 
 // Past its deadline (or cancelled, or its link lost). What can't be given up is looked at again.
@@ -116,7 +122,6 @@ void Core::finish(Operation& op, Code code, uint64_t now_ns) {
               : op.status == Code::kRevoked     ? "cancelled"
               : op.status == Code::kUnavailable ? "the connection to the daemon has ended"
                                                 : std::string(code_name(op.status));
-  deadlines_.erase({op.look_at_ns, op.id});
   if (op.status == Code::kOk && op.type == RecordType::kClear && op.namespace_id != 0) {
     if (const auto space = objects.namespaces.find(op.namespace_id);
         space != objects.namespaces.end()) {
@@ -203,7 +208,7 @@ bool Core::erase(Operation& op, uint64_t now_ns) {
   return true;
 }
 
-void Core::lose(const std::shared_ptr<Link>& link, bool dead, uint64_t now_ns) {
+void Core::lose(std::shared_ptr<Link> link, bool dead, uint64_t now_ns) {
   take_answers(*link, now_ns);
   link->lost = true;
   link->dead = link->dead || dead;
@@ -227,6 +232,7 @@ void Core::lose(const std::shared_ptr<Link>& link, bool dead, uint64_t now_ns) {
   if (link->dead)
     for (auto& [request, record] : link->records) unstage(record);
   if (link->dead) link->records.clear();
+  sweep(*link);
   std::erase_if(fading, [&](const std::shared_ptr<Link>& old) { return old->records.empty(); });
 }
 

@@ -74,14 +74,16 @@ void Client::spin(Lock& lock, Link& link, uint64_t until_ns, uint64_t& now_ns) {
 }
 
 // True when all have finished. The lock is let go while spinning and sleeping.
-bool Client::await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns) {
-  uint64_t now_ns = monotonic_ns();
-  const uint64_t spin_until_ns = now_ns + options_.spin_ns;
-  for (;;) {
+bool Client::await(Lock& lock, std::span<const uint64_t> ids, uint64_t until_ns, uint64_t now_ns) {
+  const uint64_t begin_ns = now_ns;
+  const bool spins = !options_.spin_while_it_pays || spin_.pays();
+  const uint64_t spin_until_ns = spins ? now_ns + options_.spin_ns : 0;
+  for (bool waited = false;; waited = true) {
     core_.tick(now_ns);
     signal_changes();
-    if (finished(ids)) return true;
-    if (now_ns >= until_ns) return false;
+    const bool done = finished(ids);
+    if (waited && (done || now_ns >= until_ns)) spin_.waited(now_ns - begin_ns);
+    if (done || now_ns >= until_ns) return done;
     const std::shared_ptr<Link> link = core_.current;
     if (link && now_ns < spin_until_ns) {
       spin(lock, *link, spin_until_ns, now_ns);
@@ -128,7 +130,7 @@ Status Client::wait(std::span<const uint64_t> ids, uint64_t timeout_ns) {
   Lock lock(mutex_);
   for (const uint64_t id : ids)
     if (core_.find(id) == nullptr) return unknown_op(id);
-  if (!await(lock, ids, until_ns))
+  if (!await(lock, ids, until_ns, now_ns))
     return {Code::kTimeout, "not finished yet; the operation goes on"};
   for (const uint64_t id : ids)
     if (Operation* op = core_.find(id)) core_.forget_event(*op);

@@ -120,6 +120,15 @@ void answer(World& world, Operation& op, Code status, uint64_t handle, uint64_t 
   if (kept != session.ops.end() && kept->second.get() == &op) session.ops.erase(kept);
 }
 
+void answer_at_once(World& world, Session& session, const RecordHead& head) {
+  CompletionHead answer{};
+  answer.request = head.request;
+  answer.type = static_cast<uint8_t>(head.type);
+  answer.cells = 1;
+  answer.received_ns = answer.done_ns = world.now_ns;
+  push_cell(world, session, answer, {});
+}
+
 void refuse(World& world, Session& session, const RecordHead& head, uint64_t received_ns,
             const Status& status, uint32_t cells) {
   world.count.requests_refused.add();
@@ -141,7 +150,7 @@ void push_cell(World& world, Session& session, const CompletionHead& head, Bytes
   CompletionHead filled = head;
   payload = payload.first(std::min(payload.size(), kCellPayloadMax));
   filled.length = static_cast<uint32_t>(payload.size());
-  filled.done_ns = world.parts.clock->now_ns();
+  if (filled.done_ns == 0) filled.done_ns = world.parts.clock->now_ns();
   session.out.push(filled, payload);
   if (session.published) {
     session.published = false;

@@ -15,6 +15,7 @@ void settle_all(World& world, const OpRef& op, Code code);  // every unsettled i
 // A request's single-cell answer. `text` is the payload.
 void answer(World& world, Operation& op, Code status, uint64_t handle, uint64_t value,
             Bytes payload);
+void answer_at_once(World& world, Session& session, const RecordHead& head);  // OK, nothing more
 void refuse(World& world, Session& session, const RecordHead& head, uint64_t received_ns,
             const Status& status, uint32_t cells = 1);
 void push_cell(World& world, Session& session, const CompletionHead& head, Bytes payload);

@@ -160,12 +160,12 @@ Conductor::~Conductor() = default;
 bool Conductor::step() {
   World& world = *world_;
   world.now_ns = world.parts.clock->now_ns();
-  bool any = finish_copies(world);
+  bool any = take_records(world);
+  publish_all(world);  // what was answered at once needn't wait for the turn's end
+  any |= finish_copies(world);
   any |= finish_store(world);
   any |= finish_checks(world);
   any |= finish_errands(world);
-  any |= take_records(world);
-  publish_all(world);  // what was answered at once needn't wait for the turn's end
   if (!world.parked.empty()) any |= check_fences(world);
   any |= start_copies(world);
   if (world.parts.store != nullptr) any |= start_writes(world);
@@ -179,9 +179,11 @@ bool Conductor::step() {
   return any;
 }
 
+bool Conductor::has_records() const { return records_wait(*world_); }
+
 bool Conductor::has_work() {
   World& world = *world_;
-  if (records_wait(world)) return true;
+  if (has_records()) return true;
   for (CopyWorker* worker : world.parts.copy_workers)
     if (worker->has_done()) return true;
   for (HashWorker* worker : world.parts.hash_workers)

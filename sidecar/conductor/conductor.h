@@ -77,6 +77,7 @@ class Conductor {
 
   bool step();      // one turn; true when it did something
   bool has_work();  // the second look before sleeping
+  bool has_records() const;  // of it the part that costs least
   // Sets or clears `daemon_sleeps` of every session; then look at has_work() once more and wait for
   // kick fds.
   void announce_sleep(bool sleeps);

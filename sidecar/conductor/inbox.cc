@@ -60,12 +60,13 @@ void with(World& world, Session& session, const RecordHead& head, Result<Request
 
 void serve_release(World& world, Session& session, const RecordHead& head,
                    const ReleaseRequest& request) {
-  const OpRef op = make_op(world, session, head);
   Result<Lease*> lease = find_lease(world, session, request.lease);
-  if (!lease.ok())
+  if (!lease.ok()) {
+    const OpRef op = make_op(world, session, head);
     return answer(world, *op, lease.status().code(), 0, 0, text_bytes(lease.status().text()));
+  }
   end_lease(world, request.lease);
-  answer(world, *op, Code::kOk, 0, 0, {});
+  answer_at_once(world, session, head);
 }
 
 // Items that no copy worker has are given up; the others' claims are the client's to revoke or
@@ -143,7 +144,7 @@ void take_request(World& world, Session& session, const RecordHead& head, Bytes 
   }
   switch (type) {
     case RecordType::kNoop:
-      return answer(world, *make_op(world, session, head), Code::kOk, 0, 0, {});
+      return answer_at_once(world, session, head);
     case RecordType::kAttach:
       return with(world, session, head, decode_attach(record), [&](const AttachRequest& r) {
         start_attach(world, keep_op(world, session, head), r);

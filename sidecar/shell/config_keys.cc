@@ -65,8 +65,8 @@ const ConfigKey kKeys[] = {
              "How long SIGTERM waits for running requests and queued writes before the end."),
     duration(
         "daemon", "spin_us", at<&Config::spin_ns>, kMicrosecond, 0, 1'000'000,
-        "How long the conductor looks for more work before it sleeps. auto: 50 on a machine of "
-        "more than 2 cores, else 0.",
+        "How long the conductor looks for more work before it sleeps. auto: 50 while work has "
+        "lately come that soon, else 0.",
         true),
 
     bytes("host_pool", "bytes", at<&Config::pool_bytes>, 64 * kKiB, 64 * kTiB,

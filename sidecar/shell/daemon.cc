@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/shell/daemon.h"
 
-#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ namespace {
 
 constexpr uint64_t kMillisecondNs = 1'000'000;
 constexpr uint64_t kSleepCapNs = 50 * kMillisecondNs;
-constexpr int kLooksPerTurn = 64;
+constexpr int kLooksPerTurn = 64, kRingLooks = 8;
 constexpr uint64_t kHousekeepingNs = kMillisecondNs;  // sockets and signals, while busy
 constexpr uint64_t kSnapshotNs = 200 * kMillisecondNs;
 constexpr uint64_t kTakeDownNs = 5'000 * kMillisecondNs;
@@ -111,17 +110,11 @@ void Daemon::State::sleep(uint64_t now_ns) {
     const uint64_t next_ns = std::min(
         {conductor->next_deadline_ns(), listener->next_deadline_ns(), now_ns + kSleepCapNs});
     const uint64_t wait_ns = next_ns <= now_ns ? 0 : next_ns - now_ns;
-    const timespec wait{static_cast<time_t>(wait_ns / 1'000'000'000),
-                        static_cast<long>(wait_ns % 1'000'000'000)};
-    pollfd waited[] = {
-        {listener->fd(), POLLIN, 0}, {waker.fd(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
-    ::ppoll(waited, 3, &wait, nullptr);
-    // Kicks lie behind the listener's epoll: they must be taken before the next sleep.
-    if (waited[0].revents != 0) listener->step();
-    if ((waited[1].revents | waited[2].revents) != 0) housekeeping_ns = 0;
+    if (listener->wait(wait_ns)) housekeeping_ns = 0;
+    idle->slept(clock.now_ns() - now_ns);
   }
   conductor->announce_sleep(false);
-  waker.retire();
+  waker.lower();  // the listener's epoll looks for edges: nothing is to be drained
 }
 
 void Daemon::State::turn() {
@@ -137,10 +130,12 @@ void Daemon::State::turn() {
     look_out();
 }
 
-// A turn without work takes longer than a look at the rings: a request that comes meanwhile would
-// wait for half of one.
+// A turn without work takes longer than a look at the rings, and so does a look at all queues: a
+// request that comes meanwhile would wait for half of one.
 void Daemon::State::look_out() {
-  for (int look = 0; look < kLooksPerTurn && !conductor->has_work(); ++look) relax_cpu();
+  for (int look = 0; look < kLooksPerTurn && !conductor->has_work(); look += kRingLooks)
+    for (int ring_look = 0; ring_look < kRingLooks && !conductor->has_records(); ++ring_look)
+      relax_cpu();
 }
 
 bool Daemon::State::take_down() {

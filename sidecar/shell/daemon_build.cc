@@ -140,6 +140,8 @@ Status Daemon::State::build_conductor(ListeningSocket socket) {
   listener = std::make_unique<Listener>(std::move(socket), options,
                                         AllowRules(config.allow, ::geteuid(), client_group()),
                                         *sessions, *door_reaper, clock);
+  listener->also_wait_for(waker.fd());
+  listener->also_wait_for(signals.get());
   return {};
 }
 
@@ -203,10 +205,8 @@ Result<std::unique_ptr<Daemon>> Daemon::build(const Config& config, Progress pro
   if (Status status = state->build_conductor(socket.take()); !status.ok()) return status;
   if (Status status = state->start_http(); !status.ok()) return status;
   state->start_threads();
-  const uint64_t spin_ns = config.spin_ns != kAuto
-                               ? config.spin_ns
-                               : IdlePolicy::automatic_spin_ns(std::thread::hardware_concurrency());
-  state->idle.emplace(spin_ns);
+  const bool automatic = config.spin_ns == kAuto;
+  state->idle.emplace(automatic ? IdlePolicy::kAutomaticSpinNs : config.spin_ns, automatic);
   return std::unique_ptr<Daemon>(new Daemon(std::move(state)));
 }
 

@@ -16,7 +16,7 @@ namespace kvsidecar {
 namespace {
 
 // What an epoll entry is about: the low bits of its data; the rest is the connection's number.
-constexpr uint32_t kSocket = 0, kPidfd = 1, kKick = 2, kKindBits = 2;
+constexpr uint32_t kSocket = 0, kPidfd = 1, kKick = 2, kOther = 3, kKindBits = 2;
 constexpr uint64_t kListening = 0;  // no connection has number 0
 
 constexpr size_t kMessageBytesMax = 512;
@@ -24,6 +24,17 @@ constexpr int kMessagesPerTurn = 16;
 constexpr int kEventsPerTurn = 64;
 constexpr uint64_t kSweepNs = 10'000'000;
 constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
+
+// epoll_pwait2 where the kernel has it (5.11), for the sake of deadlines below a millisecond.
+int wait_for_events(int epoll, std::span<epoll_event> events, uint64_t timeout_ns) {
+  const auto most = static_cast<int>(events.size());
+  const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000),
+                         static_cast<long>(timeout_ns % 1'000'000'000)};
+  const int count = ::epoll_pwait2(epoll, events.data(), most, &timeout, nullptr);
+  if (count >= 0 || errno != ENOSYS) return count;
+  const uint64_t ms = std::min<uint64_t>((timeout_ns + 999'999) / 1'000'000, 1000);
+  return ::epoll_wait(epoll, events.data(), most, static_cast<int>(ms));
+}
 
 // A client's name goes into logs and JSON: what could be misread there is replaced.
 std::string printable(std::string_view name) {
@@ -60,9 +71,10 @@ Listener::Listener(ListeningSocket socket, const ListenerOptions& options, Allow
 
 Listener::~Listener() = default;
 
+// Eventfds are watched for edges: then nobody has to drain them.
 bool Listener::watch(int fd, uint64_t number, uint32_t kind) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = kind == kKick || kind == kOther ? EPOLLIN | EPOLLET : EPOLLIN;
   event.data.u64 = (number << kKindBits) | kind;
   return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
@@ -76,30 +88,35 @@ void Listener::set_accepting(bool accepting) {
   accepting_ = accepting;
 }
 
-bool Listener::step() {
-  bool busy = false;
+void Listener::also_wait_for(int fd) { KV_CHECK(watch(fd, kListening, kOther)); }
+
+Listener::Turn Listener::turn(uint64_t timeout_ns) {
+  Turn turn;
   std::unique_ptr<Errand> errand;
   while (reaper_.poll(errand)) {
     errand->finish();
-    busy = true;
+    turn.busy = true;
   }
   epoll_event events[kEventsPerTurn];
-  const int count = ::epoll_wait(epoll_.get(), events, kEventsPerTurn, 0);
+  const int count = wait_for_events(epoll_.get(), events, turn.busy ? 0 : timeout_ns);
   for (int i = 0; i < count; ++i) {
     const uint64_t number = events[i].data.u64 >> kKindBits;
+    const auto kind = static_cast<uint32_t>(events[i].data.u64 & ((1u << kKindBits) - 1));
+    if (kind == kOther) turn.other = true;
+    if (kind == kOther || kind == kKick) continue;  // it was to end the sleep, and has
     if (number == kListening) {
       accept_all();
       continue;
     }
     const auto found = connections_.find(number);  // an earlier event may have closed it
-    if (found == connections_.end()) continue;
-    handle(*found->second, static_cast<uint32_t>(events[i].data.u64 & ((1u << kKindBits) - 1)));
+    if (found != connections_.end()) handle(*found->second, kind);
   }
   const uint64_t now_ns = clock_.now_ns();
   end_overdue(now_ns);
   sweep_ended(now_ns);
   set_accepting(half_open_ < options_.half_open_max && now_ns >= accept_again_ns_);
-  return busy || count > 0;
+  turn.busy |= count > 0;
+  return turn;
 }
 
 void Listener::accept_all() {
@@ -132,9 +149,7 @@ void Listener::accept_all() {
 }
 
 void Listener::handle(Connection& connection, uint32_t kind) {
-  if (kind == kKick)
-    eventfd_drain(connection.kick.get());
-  else if (kind == kPidfd)
+  if (kind == kPidfd)
     close(connection, "process_ended");
   else
     read_socket(connection);

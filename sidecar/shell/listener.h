@@ -32,7 +32,11 @@ class Listener {
            SessionHost& host, Reaper& reaper, Clock& clock);
   ~Listener();
 
-  bool step();                             // takes what has arrived; true when there was something
+  bool step() { return turn(0).busy; }     // takes what has arrived; true when there was something
+  // Sleeps until there is something, or so long; then takes it. True when an fd of also_wait_for
+  // was among it.
+  bool wait(uint64_t timeout_ns) { return turn(timeout_ns).other; }
+  void also_wait_for(int fd);              // at each new event of it; it outlives the listener
   int fd() const { return epoll_.get(); }  // readable when step() would find something
   bool reachable() const { return socket_.reachable(); }
   uint64_t next_deadline_ns() const;       // of half-open connections; UINT64_MAX = none
@@ -55,6 +59,10 @@ class Listener {
     uint64_t session = 0, deadline_ns = 0;
   };
 
+  struct Turn {
+    bool busy = false, other = false;
+  };
+  Turn turn(uint64_t timeout_ns);
   void accept_all();
   void set_accepting(bool accepting);
   void handle(Connection& connection, uint32_t kind);

@@ -20,10 +20,33 @@ TEST(IdlePolicy, ItLooksOnForTheSpinTimeAndAgainAfterWork) {
   EXPECT_TRUE(idle.should_sleep(1201));
 }
 
+void sleep_often(IdlePolicy& idle, uint64_t each_ns) {
+  for (int i = 0; i < 10; ++i) idle.slept(each_ns);
+}
+
 // O8-07
-TEST(IdlePolicy, OnFewCoresItDoesNotSpin) {
-  EXPECT_EQ(IdlePolicy::automatic_spin_ns(2), 0u);
-  EXPECT_GT(IdlePolicy::automatic_spin_ns(8), 0u);
+TEST(IdlePolicy, AnAdaptiveOneStopsLookingOnWhereThatLeadsToNothing) {
+  IdlePolicy idle(100, true);
+  EXPECT_FALSE(idle.should_sleep(1000));
+  sleep_often(idle, 50'000);
+  idle.worked();
+  EXPECT_TRUE(idle.should_sleep(2000));
+}
+
+TEST(IdlePolicy, AnAdaptiveOneLooksOnAgainAfterASleepThatItWouldHaveSaved) {
+  IdlePolicy idle(100, true);
+  sleep_often(idle, 50'000);
+  idle.slept(120);
+  idle.worked();
+  EXPECT_FALSE(idle.should_sleep(2000));
+  EXPECT_TRUE(idle.should_sleep(2100));
+}
+
+TEST(IdlePolicy, OneThatWasTimedByTheConfigurationAlwaysLooksOn) {
+  IdlePolicy idle(100);
+  sleep_often(idle, 50'000);
+  idle.worked();
+  EXPECT_FALSE(idle.should_sleep(2000));
 }
 
 }  // namespace
