@@ -200,3 +200,81 @@ def test_pages_without_a_block_are_left_out_with_their_keys():
     (pages, which), = without_null(0, keys, [0, 12, 0], 5)
     assert (keys_of(pages), pages.blocks, which) == ([1], [12], [6])
     assert list(without_null(0, keys, [0, 0, 0], 5)) == []
+
+
+# Blocks that get other content.
+
+
+def output(new=(), cached=(), resumed=()):
+    """new, resumed: (request, computed); cached: (request, computed, new blocks or None)."""
+    running = list(cached) + [(name, computed, None) for name, computed in resumed]
+    return SimpleNamespace(
+        scheduled_new_reqs=[SimpleNamespace(req_id=name, num_computed_tokens=computed)
+                            for name, computed in new],
+        scheduled_cached_reqs=SimpleNamespace(
+            req_ids=[entry[0] for entry in running], resumed_req_ids={r[0] for r in resumed},
+            num_computed_tokens=[entry[1] for entry in running],
+            new_block_ids=[entry[2] for entry in running]))
+
+
+def touched(asked, told):
+    asked.start(told)
+    blocks = asked.touched(told)
+    asked.fresh.clear()
+    return sorted(blocks)
+
+
+def test_a_running_requests_new_blocks_are_touched():
+    asked = requests(FULL, WINDOW)
+    told = output(cached=[("a", 40, ([7], [8, 9])), ("b", 40, None)])
+    assert touched(asked, told) == [7, 8, 9]
+
+
+def test_a_local_hit_is_not_touched_and_all_behind_it_is():
+    asked = requests(FULL, space(1, size=64))
+    track = asked.add(request(200))
+    track.local = 64
+    asked.given(track, ([1, 2, 3, 4], [5, 6]))
+    assert touched(asked, output(new=[("r", 64)])) == [3, 4, 6]
+    assert touched(asked, output(cached=[("r", 96, None)])) == []
+
+
+def test_what_another_connector_loads_at_once_is_touched():
+    """Its tokens count as computed, but its bytes come now."""
+    asked = requests(FULL)
+    track = asked.add(request(200))
+    track.local = 32
+    asked.given(track, ([1, 2, 3, 4],))
+    assert touched(asked, output(new=[("r", 96)])) == [2, 3, 4]
+
+
+def test_blocks_of_a_load_are_touched_although_nothing_is_computed_in_them():
+    asked = requests(FULL)
+    track = asked.add(request(200))
+    track.local = 32
+    asked.given(track, ([1, 2, 3, 4],))
+    assert touched(asked, output()) == [2, 3, 4]
+
+
+def test_a_hit_that_vllm_gave_up_is_touched():
+    asked = requests(FULL)
+    track = asked.add(request(200))
+    track.local = 64
+    asked.given(track, ([1, 2, 3],))
+    assert touched(asked, output(new=[("r", 0)])) == [1, 2, 3]
+
+
+def test_a_resumed_request_is_touched_behind_its_new_hit():
+    asked = requests(FULL)
+    track = asked.add(request(200))
+    track.local = 32
+    asked.given(track, ([1, 2, 3],))
+    assert touched(asked, output(resumed=[("r", 32)])) == [2, 3]
+
+
+def test_groups_that_are_not_stored_may_be_touched_whole():
+    asked = requests(FULL)
+    track = asked.add(request(200))
+    track.local = 64
+    asked.given(track, ([1, 2, 3], [9]))
+    assert touched(asked, output(new=[("r", 64)])) == [3, 9]

@@ -57,6 +57,7 @@ class Geometry:
         be a multiple; None: the least that all groups can."""
         self.spaces = [space for space in spaces if space.kind != "none"]
         self.hash_block_size = hash_block_size
+        self.page_tokens = {space.group: space.tokens_per_page for space in spaces}
         sizes = sorted({space.tokens_per_page for space in self.spaces}) or [hash_block_size]
         self.by_size: Dict[int, List[GroupSpace]] = {
             size: [s for s in self.spaces if s.tokens_per_page == size] for size in sizes}

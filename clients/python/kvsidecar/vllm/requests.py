@@ -37,6 +37,8 @@ class Requests:
         self.tracks: Dict[str, Track] = {}
         # Per request: computed tokens with which its next page is whole.
         self.due: Dict[str, int] = {}
+        # Requests that got blocks since the last step, with their tables.
+        self.fresh: Dict[str, Sequence[Sequence[int]]] = {}
         self._adapters = adapters
         self._positional = [s for s in geometry.spaces
                             if s.kind != "state" or positional_states]
@@ -53,6 +55,7 @@ class Requests:
 
     def drop(self, request_id: str) -> Optional[Track]:
         self.due.pop(request_id, None)
+        self.fresh.pop(request_id, None)
         return self.tracks.pop(request_id, None)
 
     def content_id(self, track: Track) -> Tuple[str, Optional[bytes]]:
@@ -73,6 +76,42 @@ class Requests:
                       for size in self.geometry.by_size}
         track.keys_hashes = len(hashes)
         return USABLE, track.keys
+
+    def given(self, track: Track, table: Sequence[Sequence[int]]) -> None:
+        """vLLM has given the request these blocks, per group; the first ones may be a hit."""
+        self.fresh[track.request.request_id] = table
+
+    def start(self, output: Any) -> None:
+        """Once a step: those of them that are computed in it begin with what is in their blocks."""
+        if not self.fresh:
+            return
+        cached = output.scheduled_cached_reqs
+        starts = [(new.req_id, new.num_computed_tokens) for new in output.scheduled_new_reqs]
+        if cached.resumed_req_ids:
+            starts += [(req_id, computed) for req_id, computed
+                       in zip(cached.req_ids, cached.num_computed_tokens)
+                       if req_id in cached.resumed_req_ids]
+        for req_id, computed in starts:
+            track = self.tracks.get(req_id)
+            if track is not None:
+                self.begins(track, computed)
+                track.local = min(track.local, computed)
+
+    def touched(self, output: Any) -> List[int]:
+        """Blocks that somebody else's bytes go into from this step on: stores of what was in them
+        before are over. Whatever lies behind the request's local hit counts, also what a load
+        (ours or another connector's) fills. Too many do no harm but to those stores."""
+        touched: List[int] = []
+        for blocks in [b for b in output.scheduled_cached_reqs.new_block_ids if b is not None]:
+            for ids in blocks:
+                touched += ids
+        for req_id, table in self.fresh.items():
+            track = self.tracks.get(req_id)
+            local = track.local if track is not None else 0
+            for group, ids in enumerate(table):
+                size = self.geometry.page_tokens.get(group)
+                touched += ids[local // size:] if size else ids
+        return touched
 
     def begins(self, track: Track, computed: int) -> None:
         """The request is scheduled with `computed` tokens in its blocks. track.present: per page

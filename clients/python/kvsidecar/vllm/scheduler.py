@@ -44,10 +44,7 @@ class SchedulerSide:
         self._events = Events(vllm_config, settings, spaces,
                               self._geometry.hash_block_size)
         self._tickets = Tickets(spaces, self._events)
-        self._page_tokens = {space.group: space.tokens_per_page for space in spaces}
         self._loads: List[Load] = []
-        # Requests that got blocks since the last step: (ids per group, whether a load was ordered).
-        self._fresh: Dict[str, Tuple[Sequence[Sequence[int]], bool]] = {}
         self._life = self._detached = 0
         self._clearing: List[Any] = []
         self._spent_ns = 0
@@ -115,7 +112,7 @@ class SchedulerSide:
             self._order(track, ids, hit)
         elif track.loading:  # the second call, after the load
             self._loaded(track)
-        self._fresh[request.request_id] = (ids, hit is not None)
+        self._requests.given(track, ids)
         self._spent_ns += time.perf_counter_ns() - began
 
     def _order(self, track: Track, ids: Sequence[Sequence[int]], hit: Hit) -> None:
@@ -140,7 +137,6 @@ class SchedulerSide:
         track = self._requests.drop(request_id)
         self._lookups.dropped(request_id)
         self._tables.drop(request_id)
-        self._fresh.pop(request_id, None)
         if track is not None:
             self._loaded(track)
 
@@ -157,51 +153,15 @@ class SchedulerSide:
         self._tables.update(output)
         meta = StepMetadata(life=self._life, detached=self._detached, loads=self._loads)
         self._loads = []
-        starts = self._starts(output)
-        meta.touched = self._touched_blocks(output, starts)
+        self._requests.start(output)
+        meta.touched = self._requests.touched(output) + self._era.copied_blocks(output)
         if self._can_store and not self._clearing:
             meta.stores = self._stores(output)
-        self._fresh.clear()
+        self._requests.fresh.clear()
         self.recorder.count("scheduler_ns", self._spent_ns + time.perf_counter_ns() - began)
         self.recorder.count("scheduler_steps")
         self._spent_ns = 0
         return meta
-
-    def _starts(self, output: Any) -> Dict[str, int]:
-        """Of requests that got their blocks in this step: the tokens that were in them before."""
-        starts: Dict[str, int] = {}
-        if not self._fresh:
-            return starts
-        for new in output.scheduled_new_reqs:
-            starts[new.req_id] = new.num_computed_tokens
-        cached = output.scheduled_cached_reqs
-        if cached.resumed_req_ids:
-            starts.update((req_id, computed) for req_id, computed
-                          in zip(cached.req_ids, cached.num_computed_tokens)
-                          if req_id in cached.resumed_req_ids)
-        for req_id, computed in starts.items():
-            track = self._requests.tracks.get(req_id)
-            if track is not None:
-                self._requests.begins(track, computed)
-        return starts
-
-    def _touched_blocks(self, output: Any, starts: Dict[str, int]) -> List[int]:
-        """Blocks that somebody else's bytes go into from this step on: stores of what was in them
-        before are over. Too many do no harm but to those stores."""
-        touched = list(self._era.copied_blocks(output))
-        for blocks in [b for b in output.scheduled_cached_reqs.new_block_ids if b is not None]:
-            for ids in blocks:
-                touched += ids
-        for req_id, (ids, loads) in self._fresh.items():
-            track = self._requests.tracks.get(req_id)
-            # Blocks of a load by another connector aren't scheduled: all of them count.
-            kept = starts.get(req_id, track.local if loads and track else 0)
-            for space, table in enumerate(ids):
-                touched += table[kept // self._tokens_of(space):]
-        return touched
-
-    def _tokens_of(self, group: int) -> int:
-        return self._page_tokens.get(group) or 1 << 62
 
     def _stores(self, output: Any) -> List[Store]:
         stores: List[Store] = []
@@ -227,7 +187,7 @@ class SchedulerSide:
 
     def _store(self, track: Track, pages: Pages, which: Sequence[int]) -> Store:
         ticket = self._tickets.issue(track.request, pages.group, which)
-        tokens = self._tokens_of(pages.group)
+        tokens = self._geometry.page_tokens[pages.group]
         return Store(ticket, pages, which[0], -(-track.request.num_tokens // tokens))
 
     def heard(self, output: Any) -> None:

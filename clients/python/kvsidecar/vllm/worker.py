@@ -30,7 +30,7 @@ class WorkerSide:
     def __init__(self, vllm_config: Any, kv_cache_config: Any, settings: Settings) -> None:
         self._config, self._kv_config, self._settings = vllm_config, kv_cache_config, settings
         self.rank = int(vllm_config.parallel_config.rank)
-        self.recorder = Recorder("worker")
+        self.recorder = Recorder(f"worker {self.rank}")
         self._device: Device = device_for(vllm_config)
         self.session = Session(settings, f"vllm worker {self.rank}")
         self._spaces: List[GroupSpace] = []

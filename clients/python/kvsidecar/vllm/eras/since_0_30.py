@@ -47,5 +47,7 @@ def boundary_states(scheduler_output: Any) -> Dict[str, List[Tuple[int, int, int
 
 
 def copied_blocks(scheduler_output: Any) -> List[int]:
+    """Both ends of this step's copies: a copied block is then overwritten by its request, while the
+    copy keeps what others may hit."""
     copies = getattr(scheduler_output, "kv_cache_block_copies", None)
-    return [copy.dst_block_id for copy in copies] if copies else []
+    return [block for copy in copies for block in copy] if copies else []
