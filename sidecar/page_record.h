@@ -13,6 +13,10 @@
 
 namespace kvsidecar {
 
+// More clears than a namespace can have seen: a higher generation in a file is damage, and counting
+// on from it could end where no higher one is left.
+inline constexpr uint64_t kGenerationMax = 1ull << 48;
+
 struct PageRecord {
   Hash128 hash;
   Hash128 namespace_id;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "sidecar/page_record.h"
 #include "sidecar/store/node_folder.h"
 
 namespace kvsidecar {
@@ -191,6 +192,8 @@ Result<StateDir::SavedNamespace> StateDir::load_namespace(const std::string& nam
   if (head.magic != kNamespaceMagic || head.encoded_bytes != encoded.size() ||
       "namespaces/" + to_hex(namespace_id(encoded)) != name)
     return Status(Code::kCorrupt, path + " doesn't hold the namespace of its name");
+  if (head.generation > kGenerationMax)
+    return Status(Code::kCorrupt, path + " has a generation that no clears can have reached");
   return SavedNamespace{{encoded.begin(), encoded.end()}, head.generation};
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <memory>
 
 #include "sidecar/store/segment_format.h"
@@ -152,14 +153,19 @@ Status NodeFolder::take_owner_file() {
 Status NodeFolder::take_epoch() {
   auto text = read_small(directory_.get(), path_, "epoch");
   if (!text) return text.status();
-  uint32_t highest = static_cast<uint32_t>(std::strtoul(text->c_str(), nullptr, 10));
-  // The files have a word too: the epoch file may have been lost.
+  uint32_t highest = 0;
+  (void)std::from_chars(text->data(), text->data() + text->size(), highest);
+  // The files have a word too: the epoch file may have been lost, or may not hold a number.
   const int listed = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (listed < 0) return os_error("listing " + path_, errno);
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(listed), ::closedir);
   while (const dirent* entry = ::readdir(entries.get()))
     highest = std::max(highest, static_cast<uint32_t>(segment_from_name(entry->d_name) >> 32));
-  KV_CHECK(highest != 0xffffffffu);
+  if (highest == 0xffffffffu)
+    return Status(Code::kCorrupt,
+                  "store folder " + path_ +
+                      ": its file epoch, or the name of a segment, says that epoch 4294967295 was "
+                      "used, after which there is none; move the folder away");
   epoch_ = highest + 1;
   Status status = replace_small(directory_.get(), "epoch", std::to_string(epoch_) + "\n");
   if (!status.ok()) return Status(status.code(), "store folder " + path_ + ": " + status.text());

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "ipc/layout.h"
+#include "sidecar/page_record.h"
 
 static_assert(std::endian::native == std::endian::little, "the file format is little-endian");
 
@@ -100,6 +101,8 @@ Result<Superblock> decode_superblock(Bytes bytes) {
   // Beyond it an entry's end could wrap around and lie inside of the file.
   if (s.page_bytes > kPageBytesMax)
     return Status(Code::kCorrupt, "the superblock's page_bytes are out of range");
+  if (s.generation > kGenerationMax)
+    return Status(Code::kCorrupt, "the superblock's generation is out of range");
   return s;
 }
 

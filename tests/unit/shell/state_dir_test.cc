@@ -129,6 +129,16 @@ TEST_F(StateDirTest, ADamagedFileIsLeftOutAndCounted) {
   }
 }
 
+// Counting on from the highest number would begin again at 0, and what was cleared would be back.
+TEST_F(StateDirTest, AGenerationThatNoClearsReachIsDamage) {
+  StateDir state = open();
+  ASSERT_TRUE(state.save_namespace(id_, encoded_, UINT64_MAX).ok());
+  size_t damaged = 0;
+  EXPECT_TRUE(state.load_namespaces(damaged)->empty());
+  EXPECT_EQ(damaged, 1u);
+  EXPECT_EQ(state.save_namespace(id_, encoded_, 2).status().code(), Code::kCorrupt);
+}
+
 TEST_F(StateDirTest, ANamespaceIsForgottenUnlessItWasCleared) {
   StateDir state = open();
   size_t damaged = 0;

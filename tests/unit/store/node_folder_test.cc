@@ -83,6 +83,41 @@ TEST(NodeFolder, AnEpochIsNotUsedAgainWhenItsFileIsLost) {
   EXPECT_EQ(folder->epoch(), 42u);
 }
 
+TEST(NodeFolder, AfterTheLastEpochTheFolderIsRefusedWithTheRemedy) {
+  const std::string last = "4294967295\n";
+  for (const bool in_a_name : {false, true}) {
+    TemporaryFolder root, state;
+    const auto uuid = node_uuid(state.path());
+    ASSERT_TRUE(uuid.ok());
+    const std::string path = root.path() + "/" + to_hex(*uuid) + ".0";
+    std::filesystem::create_directory(path);
+    if (in_a_name)
+      std::ofstream(path + "/" + segment_name(0xffffffffull << 32 | 1)) << "x";
+    else
+      std::ofstream(path + "/epoch") << last;
+    const auto folder = NodeFolder::claim(root.path(), state.path(), 0);
+    ASSERT_FALSE(folder.ok());
+    EXPECT_NE(folder.status().text().find("move the folder away"), std::string::npos);
+  }
+}
+
+TEST(NodeFolder, AnEpochFileThatHoldsNoNumberCountsAsLost) {
+  for (const char* text : {"", "x", "-1", "99999999999999999999", "\n"}) {
+    TemporaryFolder root, state;
+    std::string path;
+    {
+      auto folder = NodeFolder::claim(root.path(), state.path(), 0);
+      ASSERT_TRUE(folder.ok());
+      path = folder->path();
+    }
+    std::ofstream(path + "/" + segment_name(41ull << 32 | 1)) << "x";
+    std::ofstream(path + "/epoch") << text;
+    auto folder = NodeFolder::claim(root.path(), state.path(), 0);
+    ASSERT_TRUE(folder.ok()) << text;
+    EXPECT_EQ(folder->epoch(), 42u) << text;
+  }
+}
+
 TEST(NodeFolder, ADamagedUuidIsRefusedWithTheRemedy) {
   TemporaryFolder root, state;
   std::ofstream(state.path() + "/node") << "not a uuid\n";

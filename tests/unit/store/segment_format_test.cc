@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "sidecar/page_record.h"
+
 namespace kvsidecar {
 namespace {
 
@@ -58,6 +60,14 @@ TEST(SegmentFormat, AnyChangedByteOfASuperblockIsFound) {
     bad[i] ^= std::byte{1};
     EXPECT_FALSE(decode_superblock(bad).ok()) << "byte " << i;
   }
+}
+
+TEST(SegmentFormat, ASuperblockWithAGenerationThatNoClearsReachIsRefused) {
+  Superblock s = sample(40);
+  s.generation = kGenerationMax;
+  EXPECT_TRUE(decode_superblock(encoded(s)).ok());
+  s.generation = UINT64_MAX;
+  EXPECT_EQ(decode_superblock(encoded(s)).status().code(), Code::kCorrupt);
 }
 
 TEST(SegmentFormat, ACutSuperblockIsRefusedAtEveryLength) {
