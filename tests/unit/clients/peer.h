@@ -23,6 +23,7 @@ struct Knobs {
   Geometry geometry{16, 4, 64, 16, 128, 8};
   std::atomic<bool> frozen{false};        // takes no records
   std::atomic<bool> holds_copies{false};  // claims puts and gets, then neither copies nor answers
+  std::atomic<bool> answers_early{false};  // claims and answers OK, and copies on and on
   std::atomic<bool> refuses{false};       // answers HELLO with DENIED
   std::atomic<uint64_t> generation{1};    // of every namespace
 };

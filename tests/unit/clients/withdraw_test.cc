@@ -182,6 +182,38 @@ TEST(ClientDeath, AGetThatIsBeingCopiedWaitsForTheDaemonsDeath) {
   ::unlink(folder.socket().c_str());
 }
 
+// A completion is only a message: the claim says who may touch the blocks.
+TEST(ClientDeath, ACompletionFreesNothingThatIsStillBeingCopied) {
+  TemporaryFolder folder;
+  Knobs knobs;
+  knobs.answers_early = true;
+  const pid_t child = Peer::serve_in_child(folder.socket(), knobs);
+  ASSERT_NE(0, child);
+  {
+    Engine engine(folder.socket(), 2);
+    const auto keys = make_keys(0, 1);
+    auto put = engine.client->put(engine.transfer(keys, numbers(0, 1)));
+    ASSERT_TRUE(put.ok());
+    EXPECT_EQ(KVS_OK, put->wait().status());
+    EXPECT_EQ(KVS_ABANDONED, put->items()[0]);
+    const auto at = numbers(1, 1);
+    client::Transfer transfer = engine.transfer(keys, at);
+    transfer.timeout_ns = kSoonNs;
+    auto get = engine.client->get(transfer);
+    ASSERT_TRUE(get.ok());
+    kvs_event event{};
+    while (kvs_poll(engine.client->c(), &event, 1) == 0) (void)::poll(nullptr, 0, 1);
+    EXPECT_EQ(uint32_t{KVS_EVENT_OVERDUE}, event.kind);
+    uint8_t is_free = 9;
+    ASSERT_TRUE(get->cancel(&is_free).ok());
+    EXPECT_EQ(0, is_free + 0) << "the peer is writing these blocks";
+    ::kill(child, SIGKILL);
+    EXPECT_EQ(KVS_UNAVAILABLE, get->wait().status());
+  }
+  ::waitpid(child, nullptr, 0);
+  ::unlink(folder.socket().c_str());
+}
+
 TEST(ClientDeath, EverythingElseEndsUnavailableWhenTheDaemonDies) {
   TemporaryFolder folder;
   Knobs knobs;
