@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "ipc/os.h"
+#include "sidecar/shell/http_request.h"
 
 namespace kvsidecar {
 namespace {
 
-constexpr size_t kHttpRequestBytesMax = 8192;
 constexpr uint64_t kMillisecondNs = 1'000'000;
 
 union SocketAddress {
@@ -81,13 +81,10 @@ struct HttpServer::State {
   std::list<HttpConnection> connections;  // the thread's
   std::thread thread;
 
-  HttpResponse answer(const std::string& request) const {
-    const size_t method_end = request.find(' ');
-    const size_t path_end = request.find_first_of(" ?\r\n", method_end + 1);
-    if (method_end == std::string::npos || path_end == std::string::npos)
-      return {400, "text/plain", "not a request\n"};
-    if (request.substr(0, method_end) != "GET") return {405, "text/plain", "GET only\n"};
-    const auto found = handlers.find(request.substr(method_end + 1, path_end - method_end - 1));
+  HttpResponse answer(const HttpRequest& request) const {
+    if (request.status == 405) return {405, "text/plain", "GET only\n"};
+    if (request.status != 200) return {400, "text/plain", "not a request, or too long\n"};
+    const auto found = handlers.find(std::string(request.path));
     if (found != handlers.end()) return found->second();
     std::string known = "not here; there are:\n";
     for (const auto& [path, handler] : handlers) known += path + "\n";
@@ -102,11 +99,9 @@ struct HttpServer::State {
       if (got < 0) return errno == EAGAIN || errno == EINTR;
       if (got == 0) return false;
       c.request.append(buffer, static_cast<size_t>(got));
-      const bool whole = c.request.find("\r\n\r\n") != std::string::npos ||
-                         c.request.find("\n\n") != std::string::npos;
-      if (!whole && c.request.size() <= kHttpRequestBytesMax) continue;
-      c.response =
-          render(whole ? answer(c.request) : HttpResponse{400, "text/plain", "too long\n"});
+      const std::optional<HttpRequest> request = parse_http_request(c.request);
+      if (!request) continue;
+      c.response = render(answer(*request));
       c.answering = true;
     }
     while (c.sent < c.response.size()) {
