@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bytes of conductor_fuzz mean: moves, one after the other, each its number and what it
-// takes.
+// What the bytes of conductor_fuzz mean: u8 options, then moves, one after the other, each its
+// number and what it takes.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 namespace kvsidecar::fuzz {
@@ -11,7 +12,7 @@ enum class Move : uint8_t {
   kRecord,     // u8 type, u16 payload bytes; payload: under a head that is right
   kRequest,    // u8 type, u8 key, u8 block, u8 flags, u8 edits; each edit u16 offset, u8 value
   kPublish,    // u8 n: what was written; 255: u64 takes its place
-  kConsume,    // u8 0: all answers that came; else u64
+  kConsume,    // u8 0: all answers that came, their handles used from now on; else u64
   kClaim,      // u16 word, u64 value
   kFence,      // u8 word, u64 value
   kSteps,      // u8
@@ -22,6 +23,17 @@ enum class Move : uint8_t {
   kNeighbour,  // u8 key: another session puts, looks up and gets
   kMoves
 };
-enum RequestFlags : uint8_t { kDurable = 1, kLease = 2, kPrefetch = 4, kFenced = 8, kRuns = 16 };
+enum RequestFlags : uint8_t {
+  kDurable = 1,
+  kLease = 2,
+  kPrefetch = 4,
+  kFenced = 8,
+  kRuns = 16,
+  kThree = 32,  // keys and blocks, one after the other
+  kGroup = 64   // attach: as a rank of a group; lookup: with a ticket
+};
+
+// What the move at `data` takes, its number included; at most `left`.
+size_t move_bytes(const uint8_t* data, size_t left);
 
 }  // namespace kvsidecar::fuzz

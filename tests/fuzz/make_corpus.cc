@@ -2,10 +2,8 @@
 // Writes the seed corpus: make_corpus FOLDER, which is tests/fuzz/corpus. Run it again after a
 // change of a format or of what an input means; files of crashes (their names begin with crash-)
 // stay as they are.
-#include <fcntl.h>
-
-#include <filesystem>
-#include <fstream>
+#include <cstdio>
+#include <cstring>
 
 #include "ipc/codec.h"
 #include "ipc/handshake.h"
@@ -13,35 +11,12 @@
 #include "sidecar/shell/config_keys.h"
 #include "tests/fuzz/conductor_input.h"
 #include "tests/fuzz/handshake_input.h"
+#include "tests/fuzz/seed.h"
 #include "tests/fuzz/store_input.h"
 #include "tests/support/engine.h"
 
 namespace kvsidecar::fuzz {
 namespace {
-
-std::string folder;
-
-class Seed {
- public:
-  template <typename T>
-  Seed& add(const T& value) {
-    const auto* at = reinterpret_cast<const char*>(&value);
-    out_.append(at, sizeof value);
-    return *this;
-  }
-  Seed& add(std::span<const std::byte> bytes) {
-    out_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    return *this;
-  }
-  void write(const std::string& target, const std::string& name) const {
-    const std::string at = folder + "/" + target;
-    std::filesystem::create_directories(at);
-    std::ofstream(at + "/" + name, std::ios::binary) << out_;
-  }
-
- private:
-  std::string out_;
-};
 
 template <typename Request>
 void record(RecordType type, const char* name, const Request& request) {
@@ -239,16 +214,6 @@ void configurations() {
   Seed().add(std::as_bytes(std::span(text))).write("config_fuzz", "wrong.toml");
 }
 
-void chunks() {
-  for (const uint8_t mode : std::initializer_list<uint8_t>{0, 1, 2, 3}) {
-    Seed seed;
-    seed.add(mode);
-    if (mode & 1)
-      seed.add(uint32_t{0x05000008}).add(uint32_t{0x01004010}).add(uint32_t{0xff000120});
-    seed.write("span_table_fuzz", "mode-" + std::to_string(mode));
-  }
-}
-
 }  // namespace
 }  // namespace kvsidecar::fuzz
 
@@ -258,12 +223,16 @@ int main(int argc, char** argv) {
     return 2;
   }
   using namespace kvsidecar::fuzz;
-  folder = argv[1];
+  seed_folder = argv[1];
   records();
   sessions();
   stores();
   handshakes();
   configurations();
   chunks();
+  completions();
+  requests_over_http();
+  states();
+  pool_plans();
   return 0;
 }
