@@ -57,11 +57,10 @@ Json describe(const NamespaceInfo& space) {
 
 std::string namespaces_json(const World& world) {
   std::vector<uint64_t> host(world.namespaces_by_number.size() + 1), pages(host.size());
-  for (const EntryId entry : world.slot_entries) {
-    if (entry == kNoEntry) continue;
+  for_bound_slots(world, [&](SlotId, EntryId entry) {
     const uint32_t number = world.index[entry].namespace_number;
     ++host[std::min<size_t>(number, host.size() - 1)];
-  }
+  });
   Json list = Json::array();
   for (const NamespaceInfo* space : world.namespaces_by_number) {
     if (space == nullptr) continue;

@@ -8,7 +8,7 @@
 namespace kvsidecar {
 namespace {
 
-// Most slot numbers name no page: looking at one costs little, at a page a miss of the cache.
+// Looking at an unbound slot costs little, at a page a miss of the cache.
 constexpr int kLooksPerTurn = 2048, kLooksPerPage = 32;
 
 size_t running_now(World& world) {
@@ -42,12 +42,15 @@ void start(World& world, EntryId entry) {
 
 bool scrub(World& world) {
   ScrubState& s = world.scrub;
-  if (world.count.pages_adopted.value() == 0 || s.next >= world.slot_entries.size()) return false;
+  const HostPool& pool = *world.parts.pool;
+  if (world.count.pages_adopted.value() == 0 || s.next >= pool.slots_end()) return false;
   size_t running = running_now(world);
   if (!is_quiet(world, running)) return false;
   const SlotId first = s.next;
-  for (int looks = 0; looks < kLooksPerTurn && s.next < world.slot_entries.size(); ++looks) {
-    const EntryId entry = world.slot_entries[s.next];
+  for (int looks = 0; looks < kLooksPerTurn && s.next < pool.slots_end(); ++looks) {
+    s.next = std::min(pool.next_slot(s.next), pool.slots_end());
+    if (s.next == pool.slots_end()) break;
+    const EntryId entry = pool.note(s.next).entry;
     if (entry != kNoEntry) {
       looks += kLooksPerPage;
       const PageEntry& page = world.index[entry];

@@ -3,6 +3,7 @@
 
 #include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/puts.h"
+#include "sidecar/conductor/uses.h"
 #include "sidecar/conductor/write_behind.h"
 
 namespace kvsidecar {
@@ -12,12 +13,8 @@ constexpr uint64_t kLonelyShare = 4;   // 1/4
 constexpr int kPartsPerSlot = 64;      // dropped at most, for one slot
 constexpr int kWritesPerReclaim = 16;  // at_eviction: a reclaim may offer a thousand slots
 
-void grow_to(std::vector<EntryId>& owners, size_t index) {
-  if (owners.size() <= index) owners.resize(index + index / 4 + 4096, kNoEntry);
-}
-
 void evict(World& world, SlotId slot) {
-  const EntryId entry = world.slot_entries[slot];
+  const EntryId entry = world.parts.pool->note(slot).entry;
   PageEntry& page = world.index[entry];
   world.count.pages_evicted.add();
   const bool stored = page.segment != kNowhere;
@@ -33,8 +30,7 @@ void evict(World& world, SlotId slot) {
 
 // Leased pages and pages in flight are pinned; durable ones wait for the store.
 bool may_go(const World& world, SlotId slot) {
-  if (slot >= world.slot_entries.size()) return false;
-  const EntryId entry = world.slot_entries[slot];
+  const EntryId entry = world.parts.pool->note(slot).entry;
   if (entry == kNoEntry) return false;
   const PageEntry& page = world.index[entry];
   return page.pins == 0 && (page.flags & (kWriting | kDurable)) == 0;
@@ -47,10 +43,11 @@ bool reclaim(World& world, const SlotShape& shape) {
     int queued = 0;
     const auto written = [&world, &queued](SlotId slot) {
       if (!may_go(world, slot)) return false;
-      const PageEntry& page = world.index[world.slot_entries[slot]];
+      const EntryId entry = world.parts.pool->note(slot).entry;
+      const PageEntry& page = world.index[entry];
       if (page.segment != kNowhere) return true;
       const bool queue = (page.flags & kWriteQueued) == 0 && queued < kWritesPerReclaim;
-      if (queue && queue_write(world, world.slot_entries[slot])) ++queued;
+      if (queue && queue_write(world, entry)) ++queued;
       return false;
     };
     if (world.parts.pool->reclaim(shape, written, evict_slot)) return true;
@@ -79,31 +76,26 @@ SlotId find_slot(World& world, const SlotShape& shape) {
 }  // namespace
 
 SlotId take_slot(World& world, const SlotShape& shape, uint32_t account) {
+  tell_all_uses(world);
   SlotId slot = find_slot(world, shape);
   if (slot == kNoSlot) {
     world.count.busy_no_slot.add();
     return kNoSlot;
   }
-  grow_to(world.slot_entries, slot);
-  world.slot_entries[slot] = kNoEntry;
-  if (world.slot_accounts.size() <= slot) world.slot_accounts.resize(world.slot_entries.size(), 0);
-  world.slot_accounts[slot] = account;
+  world.parts.pool->set_note(slot, {kNoEntry, account});
   world.accounts[account].pool_bytes += world.parts.pool->taken_bytes(slot);
   return slot;
 }
 
 void give_slot(World& world, SlotId slot) {
-  if (slot < world.slot_accounts.size()) {
-    Account& account = world.accounts[world.slot_accounts[slot]];
-    const uint64_t bytes = world.parts.pool->taken_bytes(slot);
-    account.pool_bytes -= bytes < account.pool_bytes ? bytes : account.pool_bytes;
-  }
+  Account& account = world.accounts[slot_account(world, slot)];
+  const uint64_t bytes = world.parts.pool->taken_bytes(slot);
+  account.pool_bytes -= bytes < account.pool_bytes ? bytes : account.pool_bytes;
   world.parts.pool->release(slot);
 }
 
 void bind_slot(World& world, EntryId entry, SlotId slot) {
-  grow_to(world.slot_entries, slot);
-  world.slot_entries[slot] = entry;
+  world.parts.pool->set_note(slot, {entry, slot_account(world, slot)});
   world.index[entry].host_slot = slot;
 }
 
@@ -113,7 +105,6 @@ void drop_host_copy(World& world, EntryId entry) {
   const SlotId slot = page.host_slot;
   page.host_slot = kNowhere;
   page.flags = static_cast<uint16_t>(page.flags & ~(kUnverified | kChecked));
-  world.slot_entries[slot] = kNoEntry;
   give_slot(world, slot);
 }
 
@@ -122,9 +113,8 @@ void bind_location(World& world, EntryId entry, const StoreLocation& location, u
   page.segment = world.segments.number(location.segment);
   page.store_slot = location.slot;
   world.segments.add(location, entry, bytes);
-  if (world.entry_accounts.size() <= entry) world.entry_accounts.resize(entry + entry / 4 + 4096);
-  const uint32_t account = page.host_slot != kNowhere ? world.slot_accounts[page.host_slot] : 0;
-  world.entry_accounts[entry] = static_cast<uint16_t>(account);
+  const uint32_t account = page.host_slot != kNowhere ? slot_account(world, page.host_slot) : 0;
+  page.store_account = static_cast<uint16_t>(account);
   world.accounts[account].store_bytes += page_bytes(world, page);
 }
 
@@ -133,11 +123,11 @@ void drop_store_copy(World& world, EntryId entry) {
   if (page.segment == kNowhere) return;
   world.segments.remove(page.segment, page.store_slot);
   page.segment = kNowhere;
-  world.accounts[world.entry_accounts[entry]].store_bytes -= page_bytes(world, page);
+  world.accounts[page.store_account].store_bytes -= page_bytes(world, page);
 }
 
 bool over_store_quota(const World& world, const PageEntry& page) {
-  const auto account = world.accounts.find(world.slot_accounts[page.host_slot]);
+  const auto account = world.accounts.find(slot_account(world, page.host_slot));
   if (account == world.accounts.end() || account->second.store_bytes_max == 0) return false;
   return account->second.store_bytes + account->second.writing_bytes + page_bytes(world, page) >
          account->second.store_bytes_max;

@@ -13,6 +13,17 @@ void give_slot(World& world, SlotId slot);
 // Binds a slot that the pool has as FULL to an entry / takes it away from it and frees it.
 void bind_slot(World& world, EntryId entry, SlotId slot);
 void drop_host_copy(World& world, EntryId entry);
+// The account that a slot which isn't free is charged to.
+inline uint32_t slot_account(const World& world, SlotId slot) {
+  return world.parts.pool->note(slot).account;
+}
+// Calls `look(slot, entry)` for every slot that is bound.
+template <typename Look>
+void for_bound_slots(const World& world, Look&& look) {
+  const HostPool& pool = *world.parts.pool;
+  for (SlotId slot = pool.next_slot(0); slot != kNoSlot; slot = pool.next_slot(slot + 1))
+    if (const EntryId entry = pool.note(slot).entry; entry != kNoEntry) look(slot, entry);
+}
 // Records where the store has the page and charges it to the account that its slot is charged to.
 void bind_location(World& world, EntryId entry, const StoreLocation& location, uint64_t bytes);
 void drop_store_copy(World& world, EntryId entry);

@@ -26,8 +26,6 @@ void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
   PageEntry& page = world.index[entry];
   page.flags |= kUnverified;
   bind_slot(world, entry, slot);
-  if (world.slot_accounts.size() <= slot) world.slot_accounts.resize(world.slot_entries.size(), 0);
-  world.slot_accounts[slot] = 0;
   world.accounts[0].pool_bytes += world.parts.pool->taken_bytes(slot);
   world.count.pages_adopted.add();
 }

@@ -10,6 +10,7 @@
 #include "sidecar/conductor/history.h"
 #include "sidecar/conductor/scrub.h"
 #include "sidecar/conductor/session.h"
+#include "sidecar/conductor/uses.h"
 #include "sidecar/index/index.h"
 #include "sidecar/store/segment_table.h"
 
@@ -47,6 +48,7 @@ struct World {
 
   Index index;
   SegmentTable segments;
+  WaitingUses uses;
   // See namespaces.h. Whoever works with one holds it.
   std::unordered_map<Hash128, std::shared_ptr<NamespaceInfo>, HashOfHash> namespaces;
   std::vector<NamespaceInfo*> namespaces_by_number;  // null: a free number
@@ -98,9 +100,6 @@ struct World {
   bool reaper_is_behind() const { return errands_waiting.size() >= 1024; }
 
   ScrubState scrub;  // scrub.h
-  std::vector<EntryId> slot_entries;    // SlotId -> entry, kNoEntry
-  std::vector<uint32_t> slot_accounts;   // SlotId -> account it is charged to
-  std::vector<uint16_t> entry_accounts;  // EntryId -> account its store copy is charged to
   uint64_t last_token = 0, last_handle = 0, last_access = 0, last_session = 0;
   uint64_t next_sweep_ns = 0;  // leases, tickets, parts
   uint64_t next_beat_ns = 0;

@@ -116,7 +116,7 @@ bool start_write(World& world, EntryId entry) {
   }
   cancel_write(world, entry);
   page.flags |= kWriting;
-  world.accounts[world.slot_accounts[page.host_slot]].writing_bytes += page_bytes(world, page);
+  world.accounts[slot_account(world, page.host_slot)].writing_bytes += page_bytes(world, page);
   pin(world, entry);
   world.store_writes[token] = {entry, (page.flags & kDurable) != 0};
   write_begins(world, page.namespace_number);
@@ -221,7 +221,7 @@ void write_done(World& world, StoreDone&& done) {
   --world.store_in_flight;
   PageEntry& page = world.index[entry];
   page.flags = static_cast<uint16_t>(page.flags & ~(kWriting | kDurable));
-  world.accounts[world.slot_accounts[page.host_slot]].writing_bytes -= page_bytes(world, page);
+  world.accounts[slot_account(world, page.host_slot)].writing_bytes -= page_bytes(world, page);
   if (done.status == Code::kOk) {
     world.count.writes_done.add();
     world.count.bytes_written.add(page_bytes(world, page));

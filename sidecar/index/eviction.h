@@ -53,6 +53,7 @@ class Eviction {
   void inserted(uint32_t slot, const PageAccess& access);
   // A resident page was looked up. The slot must be taken.
   void touched(uint32_t slot, const PageAccess& access);
+  void prefetch(uint32_t slot) const { __builtin_prefetch(&slots_[slot], 1); }
   // The slot was freed for another reason than victim(): delete, clear, lost. Free slots are
   // ignored.
   void erased(uint32_t slot);

@@ -10,22 +10,17 @@
 namespace kvsidecar {
 namespace {
 
-// A shard of a 10 M page index holds 10 k pages: its rehash streams through 100 KB.
-constexpr uint32_t kShards = 1024;
-constexpr size_t kBatch = 32;  // lookups in flight at once: as many as a core has line fill buffers
-
-struct Spot {
-  uint32_t shard;
-  uint32_t tag;
-};
+// A shard of a 10 M page index holds 5 k pages: it grows in some 100 us.
+constexpr uint32_t kShards = 2048;
+constexpr size_t kBatch = 32;  // finds in flight at once: as many as a core has line fill buffers
 
 // Page hashes are uniform, but only in sum: mixing costs two multiplications and makes any set of
 // distinct bits do.
-Spot spot_of(const Hash128& hash) {
+IndexSpot spot_of(const Hash128& hash) {
   uint64_t mixed = hash.low ^ (hash.high * 0x9fb21c651e98df25u);
   mixed = (mixed ^ (mixed >> 32)) * 0xd6e8feb86659fd93u;
   mixed = (mixed ^ (mixed >> 32)) * 0xd6e8feb86659fd93u;
-  return {static_cast<uint32_t>(mixed % kShards), static_cast<uint32_t>(mixed >> 32)};
+  return {mixed};
 }
 
 }  // namespace
@@ -34,63 +29,75 @@ struct Index::State {
   std::vector<IndexShard> shards = std::vector<IndexShard>(kShards);
   IndexEntries entries;
 
-  // The first bucket from `at` on with this tag and this very page; kNoEntry = absent.
-  EntryId match(const IndexShard& shard, uint32_t at, uint32_t tag, const Hash128& hash) const {
-    for (;; ++at) {
-      const EntryId id = shard.next(at, tag);
-      if (id == kNoEntry || entries[id].hash == hash) return id;
-    }
+  IndexShard& shard_of(const IndexSpot& spot) { return shards[spot.shard_bits() % kShards]; }
+  const IndexShard& shard_of(const IndexSpot& spot) const {
+    return shards[spot.shard_bits() % kShards];
+  }
+  EntryId find(const IndexSpot& spot, const Hash128& hash) const {
+    return shard_of(spot).find(spot, [&](EntryId id) { return entries[id].hash == hash; });
+  }
+  // The first id that may be it; all of those in the first line are on their way to the cache.
+  EntryId guess(const IndexSpot& spot) const {
+    const IndexLine* const line = shard_of(spot).first_line(spot);
+    if (line == nullptr) return kNoEntry;
+    uint32_t same = line->with(spot.tag());
+    if (same == 0) return line->passed == 0 ? kNoEntry : find_tag(spot);
+    const EntryId first = line->ids[std::countr_zero(same)];
+    for (; same != 0; same &= same - 1) entries.prefetch(line->ids[std::countr_zero(same)]);
+    return first;
+  }
+  // Beyond the first line: any id with the tag.
+  EntryId find_tag(const IndexSpot& spot) const {
+    return shard_of(spot).find(spot, [&](EntryId id) {
+      entries.prefetch(id);
+      return true;
+    });
+  }
+  void grow(IndexShard& shard, uint32_t lines) {
+    shard.grow(
+        lines, [this](EntryId id) { return spot_of(entries[id].hash); },
+        [this](EntryId id) { entries.prefetch(id); });
   }
 };
 
 Index::Index() : state_(std::make_unique<State>()) {}
 Index::~Index() = default;
 
-EntryId Index::find(const Hash128& hash) const {
-  const Spot spot = spot_of(hash);
-  const IndexShard& shard = state_->shards[spot.shard];
-  return state_->match(shard, shard.home(spot.tag), spot.tag, hash);
-}
+EntryId Index::find(const Hash128& hash) const { return state_->find(spot_of(hash), hash); }
 
 void Index::find(std::span<const Hash128> hashes, std::span<EntryId> out) const {
   KV_CHECK(out.size() >= hashes.size());
-  Spot spots[kBatch];
-  uint32_t at[kBatch];
+  const State& s = *state_;
+  IndexSpot spots[kBatch];
   for (size_t begin = 0; begin < hashes.size(); begin += kBatch) {
     const size_t count = std::min(kBatch, hashes.size() - begin);
     for (size_t i = 0; i < count; ++i) {
       spots[i] = spot_of(hashes[begin + i]);
-      const IndexShard& shard = state_->shards[spots[i].shard];
-      at[i] = shard.home(spots[i].tag);
-      shard.prefetch(at[i]);
+      s.shard_of(spots[i]).prefetch(spots[i].place());
     }
+    for (size_t i = 0; i < count; ++i) out[begin + i] = s.guess(spots[i]);
     for (size_t i = 0; i < count; ++i) {
-      const EntryId id = state_->shards[spots[i].shard].next(at[i], spots[i].tag);
-      out[begin + i] = id;
-      if (id != kNoEntry) state_->entries.prefetch(id);
-    }
-    for (size_t i = 0; i < count; ++i) {
-      const EntryId id = out[begin + i];
+      EntryId& id = out[begin + i];
       const Hash128& hash = hashes[begin + i];
-      if (id == kNoEntry || state_->entries[id].hash == hash) continue;
-      out[begin + i] = state_->match(state_->shards[spots[i].shard], at[i] + 1, spots[i].tag, hash);
+      if (id != kNoEntry && s.entries[id].hash != hash) id = s.find(spots[i], hash);
     }
   }
 }
 
 EntryId Index::insert(const Hash128& hash) {
-  const Spot spot = spot_of(hash);
-  IndexShard& shard = state_->shards[spot.shard];
-  KV_CHECK(state_->match(shard, shard.home(spot.tag), spot.tag, hash) == kNoEntry);
+  const IndexSpot spot = spot_of(hash);
+  IndexShard& shard = state_->shard_of(spot);
+  KV_CHECK(state_->find(spot, hash) == kNoEntry);
+  if (shard.full()) state_->grow(shard, shard.lines_after_growth());
   const EntryId id = state_->entries.take();
   state_->entries[id] = PageEntry{.hash = hash};
-  shard.insert(spot.tag, id);
+  shard.insert(spot, id);
   return id;
 }
 
 void Index::erase(EntryId id) {
-  const Spot spot = spot_of(state_->entries[id].hash);
-  state_->shards[spot.shard].erase(spot.tag, id);
+  const IndexSpot spot = spot_of(state_->entries[id].hash);
+  state_->shard_of(spot).erase(spot, id);
   state_->entries.give_back(id);
 }
 
@@ -106,11 +113,13 @@ uint64_t Index::memory_bytes() const {
 }
 
 void Index::reserve(uint64_t pages) {
-  // Shards fill unevenly: a few standard deviations above the mean spare them the last rehash.
+  // Shards fill unevenly: a few standard deviations above the mean spare them the last growth.
   const uint64_t mean = pages / kShards + 1;
   uint64_t slack = 1;
   while (slack * slack < mean) ++slack;
-  for (IndexShard& shard : state_->shards) shard.reserve(mean + 3 * slack);
+  const uint32_t lines = IndexShard::lines_for(mean + 3 * slack);
+  for (IndexShard& shard : state_->shards)
+    if (lines > shard.lines()) state_->grow(shard, lines);
 }
 
 }  // namespace kvsidecar

@@ -24,15 +24,17 @@ enum PageFlag : uint16_t {
   kChecked = 64,     // its host bytes were compared with its digest in this epoch
 };
 
+// What a lookup reads comes first: three in four entries have it in one line of the cache.
 struct PageEntry {
   Hash128 hash;
-  uint64_t digest = 0;            // of the page
   uint32_t host_slot = kNowhere;  // SlotId
   uint32_t segment = kNowhere;    // SegmentTable's number
-  uint32_t store_slot = 0;
-  uint32_t namespace_number = kNowhere;  // NamespaceInfo::number
-  uint32_t pins = 0;                     // leases, gets and I/O in flight: not evictable while > 0
   uint16_t flags = 0;
+  uint16_t store_account = 0;            // that its store copy is charged to
+  uint32_t namespace_number = kNowhere;  // NamespaceInfo::number
+  uint32_t store_slot = 0;
+  uint32_t pins = 0;    // leases, gets and I/O in flight: not evictable while > 0
+  uint64_t digest = 0;  // of the page
 };
 
 class Index {

@@ -13,6 +13,7 @@
 
 #include "ipc/os.h"
 #include "sidecar/env.h"
+#include "sidecar/pool/memory_room.h"
 
 namespace kvsidecar {
 
@@ -27,9 +28,12 @@ struct ChunkPlan {
   std::string pool;  // [a-z0-9-]{1,32}: one per daemon on the node
   uint64_t chunk_bytes = 1ull << 30;
   uint64_t pool_bytes = 0;  // multiple of chunk_bytes; checked against what is free at start
+  MemorySources sources;
 };
 
-// Bytes that a new pool may take in the directory now (existing chunks of this pool count as free).
+// Bytes that a new pool may take in the directory now (existing chunks of this pool count as free):
+// what the file system has and, where it lies in memory, what memory_room.h says of the pages that
+// it is made of.
 Result<uint64_t> free_bytes(const ChunkPlan& plan);
 // kInvalid with the numbers when the plan doesn't fit. `auto` pools: half of free_bytes, in whole
 // chunks.

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 
 #include "sidecar/pool/chunk_names.h"
@@ -22,22 +21,8 @@ constexpr uint64_t kPageBytes = 4096;
 struct CloseDirectory {
   void operator()(DIR* directory) const { closedir(directory); }
 };
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
 
 std::string prefix_of(const ChunkPlan& plan) { return "kvsidecar." + plan.pool + "."; }
-
-// What the kernel says could be had without swapping; nullopt where it doesn't say.
-std::optional<uint64_t> available_memory_bytes() {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen("/proc/meminfo", "re"));
-  if (!file) return std::nullopt;
-  char line[256];
-  unsigned long long kib;
-  while (std::fgets(line, sizeof line, file.get()) != nullptr)
-    if (std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1) return kib * 1024;
-  return std::nullopt;
-}
 
 std::string megabytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -48,6 +33,33 @@ Result<uint64_t> own_bytes(const ChunkPlan& plan) {
   for (const ChunkFile& file : *files)
     if (file.own) bytes += file.allocated_bytes;
   return bytes;
+}
+
+// What a file system has, by its type. A tmpfs promises what its size says, whether or not there is
+// memory behind it; a hugetlbfs without a limit of its own says 0.
+MemoryRoom room_in(const ChunkPlan& plan, const struct statfs& facts) {
+  const auto block_bytes = static_cast<uint64_t>(facts.f_bsize);
+  const uint64_t free = static_cast<uint64_t>(facts.f_bavail) * block_bytes;
+  MemoryRoom room{free, "that is what its file system has", "free space there"};
+  if (facts.f_type == TMPFS_MAGIC) room.lower_to(ordinary_room(plan.sources));
+  if (facts.f_type == HUGETLBFS_MAGIC) {
+    if (facts.f_blocks == 0) room.bytes = UINT64_MAX;
+    room.lower_to(huge_page_room(plan.sources, block_bytes));
+  }
+  return room;
+}
+
+Result<MemoryRoom> find_room(const ChunkPlan& plan) {
+  struct statfs facts;
+  if (statfs(plan.directory.c_str(), &facts) != 0) {
+    return os_error("host_pool.directory '" + plan.directory + "' can't be used", errno,
+                    Code::kInvalid);
+  }
+  const auto own = own_bytes(plan);
+  if (!own) return own.status();
+  MemoryRoom room = room_in(plan, facts);
+  room.bytes += std::min(*own, UINT64_MAX - room.bytes);
+  return room;
 }
 
 }  // namespace
@@ -94,17 +106,9 @@ Result<std::vector<ChunkFile>> list_chunks(const ChunkPlan& plan) {
 }
 
 Result<uint64_t> free_bytes(const ChunkPlan& plan) {
-  struct statfs facts;
-  if (statfs(plan.directory.c_str(), &facts) != 0) {
-    return os_error("host_pool.directory '" + plan.directory + "' can't be used", errno,
-                    Code::kInvalid);
-  }
-  const auto own = own_bytes(plan);
-  if (!own) return own.status();
-  uint64_t free = static_cast<uint64_t>(facts.f_bavail) * static_cast<uint64_t>(facts.f_bsize);
-  // A tmpfs promises what its size says, whether or not there is memory behind it.
-  if (facts.f_type == TMPFS_MAGIC) free = std::min(free, available_memory_bytes().value_or(free));
-  return free + *own;
+  const auto room = find_room(plan);
+  if (!room) return room.status();
+  return room->bytes;
 }
 
 Status check_plan(const ChunkPlan& plan) {
@@ -122,14 +126,14 @@ Status check_plan(const ChunkPlan& plan) {
                    "; it must be a multiple of host_pool.chunk_bytes (" +
                    std::to_string(plan.chunk_bytes) + "), not 0");
   }
-  const auto free = free_bytes(plan);
-  if (!free) return free.status();
-  if (plan.pool_bytes > *free) {
+  const auto room = find_room(plan);
+  if (!room) return room.status();
+  if (plan.pool_bytes > room->bytes) {
     return invalid("host_pool.bytes needs " + megabytes(plan.pool_bytes) + ", but " +
-                   plan.directory + " has " + megabytes(*free) +
-                   " free (this pool's own chunks included); lower host_pool.bytes to at most " +
-                   std::to_string(*free / plan.chunk_bytes * plan.chunk_bytes) +
-                   " or free memory there");
+                   plan.directory + " can take " + megabytes(room->bytes) + ": " + room->source +
+                   " (this pool's own chunks are counted as free); lower host_pool.bytes to at " +
+                   "most " + std::to_string(room->bytes / plan.chunk_bytes * plan.chunk_bytes) +
+                   ", or " + room->remedy);
   }
   return {};
 }

@@ -67,6 +67,7 @@ void HostPool::State::free_slot(const SlotRef& p) {
   table.set_free(spans[run.head].memory, p.shape.shape, p.slot);
   poison(slot_memory(p), p.shape.shape.slot_bytes);
   set_use(p, Use::kFree);
+  run.slots[p.slot].note = {};
   run.free_hint = std::min(run.free_hint, p.slot);
   if (run.free == 1 && !run.draining) link(run);
   if (run.free == run.layout.slots) dissolve(run);
@@ -159,10 +160,46 @@ void HostPool::touch(SlotId slot, const PageAccess& access) {
   p.shape.eviction.touched(state_->eviction_number(p), access);
 }
 
+void HostPool::prefetch(SlotId slot) const {
+  const State::SlotRef p = state_->slot_ref(slot);
+  __builtin_prefetch(&p.run.slots[p.slot], 1);
+  p.shape.eviction.prefetch(state_->eviction_number(p));
+}
+
 void HostPool::missed(const SlotShape& shape, const PageAccess& access) {
   state_->request_now = std::max(state_->request_now, access.request);
   if (State::Shape* const known = state_->find_shape(shape)) known->eviction.missed(access);
 }
+
+const SlotNote& HostPool::note(SlotId slot) const {
+  const State::SlotRef p = state_->slot_ref(slot);
+  return p.run.slots[p.slot].note;
+}
+
+void HostPool::set_note(SlotId slot, const SlotNote& note) {
+  const State::SlotRef p = state_->slot_ref(slot);
+  KV_CHECK(p.run.slots[p.slot].use != State::Use::kFree);
+  p.run.slots[p.slot].note = note;
+}
+
+SlotId HostPool::next_slot(SlotId from) const {
+  const State& s = *state_;
+  uint32_t span = from / s.slots_per_span;
+  uint32_t slot = from % s.slots_per_span;  // in the run that begins at this span or before
+  if (span < s.spans.size() && s.spans[span].head != State::kNone) {
+    slot += (span - s.spans[span].head) * s.slots_per_span;
+    span = s.spans[span].head;
+  }
+  for (; span < s.spans.size(); ++span, slot = 0) {
+    const State::Run* const run = s.spans[span].run.get();
+    if (run == nullptr) continue;
+    if (slot < run->layout.slots) return s.id(*run, slot);
+    span += run->layout.spans - 1;
+  }
+  return kNoSlot;
+}
+
+SlotId HostPool::slots_end() const { return state_->map.spans() * state_->slots_per_span; }
 
 std::byte* HostPool::bytes(SlotId slot) const {
   return state_->slot_memory(state_->slot_ref(slot));

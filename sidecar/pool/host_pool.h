@@ -25,6 +25,12 @@ using SlotId = uint32_t;  // stable while the slot isn't free
 inline constexpr SlotId kNoSlot = 0xffffffffu;
 inline constexpr uint64_t kSpanBytes = 16ull << 20;
 
+// What the pool's owner keeps beside a slot. It lies with the slot's run: slot numbers are sparse.
+struct SlotNote {
+  uint32_t entry = 0xffffffffu;  // of the index
+  uint32_t account = 0;          // that the slot is charged to
+};
+
 class HostPool {
  public:
   // `secret`: a random number that nobody who puts pages can know (see span_table.h).
@@ -57,7 +63,15 @@ class HostPool {
   bool reclaim(const SlotShape& shape, const std::function<bool(SlotId)>& may_evict,
                const std::function<void(SlotId)>& evict);
   void touch(SlotId slot, const PageAccess& access);
+  void prefetch(SlotId slot) const;  // the lines that touch() needs; of a slot that isn't free
   void missed(const SlotShape& shape, const PageAccess& access);
+
+  // Fresh at allocate() and adoption, and while the slot is free.
+  const SlotNote& note(SlotId slot) const;
+  void set_note(SlotId slot, const SlotNote& note);  // of a slot that isn't free
+  // The first slot at or after `from`, whatever its state; kNoSlot = none.
+  SlotId next_slot(SlotId from) const;
+  SlotId slots_end() const;  // above every slot of the chunks so far
 
   std::byte* bytes(SlotId slot) const;
   uint64_t slot_bytes(SlotId slot) const;

@@ -20,8 +20,9 @@ struct HostPool::State {
     uint64_t request : 48 = 0;  // the last that used it, while FULL
     uint64_t padding : 12 = 0;  // slot bytes beyond page bytes, while FULL
     Use use : 4 = Use::kFree;   // kAdopted: FILLING by a predecessor
+    SlotNote note;
   };
-  static_assert(sizeof(Slot) == 8);
+  static_assert(sizeof(Slot) == 16);
 
   // Adjacent spans with one table.
   struct Run {
@@ -29,8 +30,7 @@ struct HostPool::State {
     uint32_t shape = 0;  // index in `shapes`
     RunLayout layout;
     uint32_t eviction_begin = 0;  // its slots' numbers in the shape's Eviction
-    uint32_t free = 0, full = 0;
-    uint32_t free_hint = 0;    // no slot before it is free
+    uint32_t free = 0, full = 0, free_hint = 0;  // no slot before the hint is free
     uint64_t request_sum = 0;  // of FULL slots
     std::vector<Slot> slots;
     bool draining = false;                    // takes no new pages, and is in no list

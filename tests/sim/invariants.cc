@@ -36,13 +36,13 @@ std::string broken_pins(const World& world) {
   const Pins pins = pins_by_owner(world);
   std::set<EntryId> entries;
   for (const auto& [entry, count] : pins) entries.insert(entry);
-  for (size_t slot = 0; slot < world.slot_entries.size(); ++slot) {
-    const EntryId entry = world.slot_entries[slot];
-    if (entry == kNoEntry) continue;
+  std::string astray;
+  for_bound_slots(world, [&](SlotId slot, EntryId entry) {
     entries.insert(entry);
     if (world.index[entry].host_slot != slot)
-      return "slot " + std::to_string(slot) + " is of an entry that lies in another slot";
-  }
+      astray = "slot " + std::to_string(slot) + " is of an entry that lies in another slot";
+  });
+  if (!astray.empty()) return astray;
   for (uint32_t n = 0; n < world.segments.numbers(); ++n) {
     if (!world.segments.in_use(n)) continue;
     const auto& pages = world.segments.entries(n);
@@ -69,8 +69,7 @@ std::string broken_pins(const World& world) {
 std::string slot_of_two(const World& world) {
   std::set<SlotId> owned;
   const auto second = [&](SlotId slot) { return !owned.insert(slot).second; };
-  for (size_t slot = 0; slot < world.slot_entries.size(); ++slot)
-    if (world.slot_entries[slot] != kNoEntry) owned.insert(static_cast<SlotId>(slot));
+  for_bound_slots(world, [&](SlotId slot, EntryId) { owned.insert(slot); });
   for (const auto& [hash, filling] : world.fillings)
     if (second(filling->slot)) return "a filling's slot has another owner";
   for (const auto& [entry, fetch] : world.fetches)
@@ -82,14 +81,15 @@ std::string slot_of_two(const World& world) {
 std::string broken_slots(const World& world) {
   const HostPool::Usage usage = world.parts.pool->usage();
   uint64_t full = 0, filling = world.fillings.size();
-  for (const EntryId entry : world.slot_entries) full += entry != kNoEntry;
+  uint64_t bytes = 0;
+  for_bound_slots(world, [&](SlotId, EntryId entry) {
+    ++full;
+    bytes += page_bytes(world, world.index[entry]);
+  });
   for (const auto& [entry, fetch] : world.fetches)
     filling += fetch->from_store && fetch->slot != kNoSlot;
   const std::string twice = slot_of_two(world);
   if (!twice.empty()) return twice;
-  uint64_t bytes = 0;
-  for (const EntryId entry : world.slot_entries)
-    if (entry != kNoEntry) bytes += page_bytes(world, world.index[entry]);
   if (usage.page_bytes != bytes) return differ("page bytes in the pool", usage.page_bytes, bytes);
   if (usage.slots_full != full) return differ("full slots", usage.slots_full, full);
   if (usage.slots_filling != filling) return differ("filling slots", usage.slots_filling, filling);
@@ -133,11 +133,11 @@ std::string broken_leases(const World& world) {
 
 std::string broken_writes(const World& world) {
   uint64_t bytes = 0, queued = 0;
-  for (const EntryId entry : world.slot_entries) {
-    if (entry == kNoEntry || (world.index[entry].flags & kWriteQueued) == 0) continue;
-    bytes += world.parts.pool->slot_bytes(world.index[entry].host_slot);
+  for_bound_slots(world, [&](SlotId slot, EntryId entry) {
+    if ((world.index[entry].flags & kWriteQueued) == 0) return;
+    bytes += world.parts.pool->slot_bytes(slot);
     ++queued;
-  }
+  });
   if (world.write_queue_bytes != bytes)
     return differ("bytes in the write queue", world.write_queue_bytes, bytes);
   if (bytes > world.limits.write_behind_bytes)
@@ -158,14 +158,14 @@ std::string broken_writes(const World& world) {
 std::string broken_accounts(const World& world) {
   std::map<uint32_t, uint64_t> pool, flight, regions;
   std::map<uint32_t, uint32_t> sessions;
-  for (size_t slot = 0; slot < world.slot_entries.size(); ++slot)
-    if (world.slot_entries[slot] != kNoEntry)
-      pool[world.slot_accounts[slot]] += world.parts.pool->taken_bytes(static_cast<SlotId>(slot));
+  for_bound_slots(world, [&](SlotId slot, EntryId) {
+    pool[slot_account(world, slot)] += world.parts.pool->taken_bytes(slot);
+  });
   for (const auto& [hash, filling] : world.fillings)
-    pool[world.slot_accounts[filling->slot]] += world.parts.pool->taken_bytes(filling->slot);
+    pool[slot_account(world, filling->slot)] += world.parts.pool->taken_bytes(filling->slot);
   for (const auto& [entry, fetch] : world.fetches)
     if (fetch->from_store && fetch->slot != kNoSlot)
-      pool[world.slot_accounts[fetch->slot]] += world.parts.pool->taken_bytes(fetch->slot);
+      pool[slot_account(world, fetch->slot)] += world.parts.pool->taken_bytes(fetch->slot);
   for (const auto& [id, session] : world.sessions) {
     const uint32_t account = session->permissions.entry;
     uint64_t bytes = 0;

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "sidecar/index/index_shard.h"
@@ -115,6 +116,20 @@ TEST(Index, TakesAtMost64BytesAPageAtEverySizeFrom100kOn) {
   RecordProperty("worst_hundredths_of_a_byte_a_page", std::to_string(worst));
 }
 
+TEST(Index, EntriesInHugePagesAreAsStableAndCountedAsOthers) {
+  constexpr uint64_t kPages = (1u << 20) + 3 * 4'096 + 5;  // into the first block of them
+  Index index;
+  index.reserve(kPages);
+  for (uint64_t i = 0; i < kPages; ++i) index[index.insert(Hash128{i, ~i})].digest = i;
+  for (uint64_t i = 0; i < kPages; i += i < kPages - 30'000 ? 997 : 1) {
+    const EntryId id = index.find(Hash128{i, ~i});
+    ASSERT_NE(id, kNoEntry) << i;
+    ASSERT_EQ(index[id].digest, i);
+    ASSERT_EQ(index[id].host_slot, kNowhere);
+  }
+  EXPECT_LE(index.memory_bytes(), kPages * 64);
+}
+
 TEST(Index, ReservedPagesNeedNoGrowthAndKeepTheBound) {
   std::mt19937_64 random(2);
   Index index;
@@ -128,40 +143,94 @@ TEST(Index, ReservedPagesNeedNoGrowthAndKeepTheBound) {
   EXPECT_LE(index.memory_bytes(), 200'000u * 64);
 }
 
-TEST(IndexShard, ManyPagesWithOneTagAreAllKept) {
-  for (const uint32_t tag : {0u, 1u, 0x80000000u, 0xffffffffu}) {
-    IndexShard shard;
-    for (EntryId id = 0; id < 500; ++id) shard.insert(tag, id);
-    std::vector<bool> seen(500);
-    uint32_t at = shard.home(tag);
-    for (EntryId id; (id = shard.next(at, tag)) != kNoEntry; ++at) seen[id] = true;
-    EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 500) << tag;
-    for (EntryId id = 0; id < 500; id += 2) shard.erase(tag, id);
-    uint32_t left = 0;
-    at = shard.home(tag);
-    for (EntryId id; (id = shard.next(at, tag)) != kNoEntry; ++at, ++left) EXPECT_EQ(id % 2, 1u);
-    EXPECT_EQ(left, 250u) << tag;
+IndexSpot spot_at(uint32_t place, uint8_t tag) {
+  return {uint64_t{place} << 32 | uint64_t{tag} << 24};
+}
+
+// A shard whose pages are where the test puts them.
+struct CrowdedShard {
+  IndexShard shard;
+  std::map<EntryId, IndexSpot> model;
+
+  void insert(EntryId id, const IndexSpot& spot) {
+    if (shard.full()) grow(shard.lines_after_growth());
+    shard.insert(spot, id);
+    model[id] = spot;
+  }
+  void grow(uint32_t lines) {
+    std::set<EntryId> announced;
+    const auto spot_of = [&](EntryId id) {
+      EXPECT_EQ(announced.count(id), 1u) << "not sent for before it was asked";
+      return model.at(id);
+    };
+    shard.grow(lines, spot_of, [&](EntryId id) { announced.insert(id); });
+  }
+  void erase(EntryId id) {
+    shard.erase(model.at(id), id);
+    model.erase(id);
+  }
+  bool finds(EntryId id, const IndexSpot& spot) const {
+    return shard.find(spot, [id](EntryId seen) { return seen == id; }) == id;
+  }
+  void expect_all() const {
+    for (const auto& [id, spot] : model) ASSERT_TRUE(finds(id, spot)) << id;
+  }
+};
+
+TEST(IndexShard, ManyPagesAtOneSpotAreAllKept) {
+  for (const uint32_t place : {0u, 1u, 0x80000000u, 0xffffffffu}) {
+    CrowdedShard crowd;
+    const IndexSpot spot = spot_at(place, 0xab);
+    for (EntryId id = 0; id < 500; ++id) crowd.insert(id, spot);
+    crowd.expect_all();
+    for (EntryId id = 0; id < 500; id += 2) crowd.erase(id);
+    crowd.expect_all();
+    for (EntryId id = 0; id < 500; id += 2) EXPECT_FALSE(crowd.finds(id, spot)) << place;
   }
 }
 
-TEST(IndexShard, ErasureLeavesNeighboursReachable) {
+TEST(IndexShard, ASearchEndsWhereNothingHasPassed) {
+  CrowdedShard crowd;
+  crowd.grow(8);
+  const IndexSpot last = spot_at(0xffffffffu, 1);
+  for (EntryId id = 0; id < 30; ++id) crowd.insert(id, last);  // goes round to the first lines
+  EXPECT_EQ(crowd.shard.first_line(last)->passed, 18u);
+  EXPECT_EQ(crowd.shard.first_line(spot_at(0, 1))->passed, 6u);
+  const auto looks = [&](const IndexSpot& spot) {
+    int seen = 0;
+    (void)crowd.shard.find(spot, [&](EntryId) {
+      ++seen;
+      return false;
+    });
+    return seen;
+  };
+  EXPECT_EQ(looks(last), 30);
+  EXPECT_EQ(looks(spot_at(0xffffffffu, 2)), 0) << "another tag is passed without a look";
+  EXPECT_EQ(looks(spot_at(0x80000000u, 1)), 0);
+  for (EntryId id = 0; id < 30; ++id) crowd.erase(id);
+  EXPECT_EQ(crowd.shard.first_line(last)->passed, 0u);
+  EXPECT_EQ(crowd.shard.first_line(spot_at(0, 1))->passed, 0u);
+}
+
+TEST(IndexShard, PagesThatComeAndGoStayReachable) {
   std::mt19937 random(11);
-  IndexShard shard;
-  std::map<uint32_t, EntryId> model;  // distinct tags, crowded at the array's end
-  for (EntryId id = 0; id < 3'000; ++id) {
-    const uint32_t tag = 0xff000000u | static_cast<uint32_t>(random() & 0xffffff);
-    if (!model.emplace(tag, id).second) continue;
-    shard.insert(tag, id);
-    if (id % 3 != 0) continue;
-    const auto victim = model.lower_bound(0xff000000u | static_cast<uint32_t>(random() & 0xffffff));
-    if (victim == model.end()) continue;
-    shard.erase(victim->first, victim->second);
-    model.erase(victim);
+  CrowdedShard crowd;
+  for (EntryId id = 0; id < 20'000; ++id) {
+    const auto tag = static_cast<uint8_t>(random() % 4);
+    crowd.insert(id, spot_at(0xff000000u | static_cast<uint32_t>(random() & 0xffffff), tag));
+    if (id % 3 == 0) continue;
+    auto victim = crowd.model.lower_bound(static_cast<EntryId>(random() % (id + 1)));
+    if (victim != crowd.model.end()) crowd.erase(victim->first);
+    if (id % 1'000 == 1) crowd.expect_all();
   }
-  for (const auto& [tag, id] : model) {
-    uint32_t at = shard.home(tag);
-    ASSERT_EQ(shard.next(at, tag), id);
-  }
+  crowd.expect_all();
+}
+
+TEST(IndexShard, ErasingWhatIsNotThereIsOurOwnBug) {
+  CrowdedShard crowd;
+  crowd.insert(1, spot_at(7, 7));
+  EXPECT_DEATH(crowd.shard.erase(spot_at(7, 7), 2), "check failed");
+  EXPECT_DEATH(IndexShard().erase(spot_at(7, 7), 1), "check failed");
 }
 
 }  // namespace
