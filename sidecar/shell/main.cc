@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvsidecard: command line, supervisor, daemon. Exit codes: 0 stopped as asked, 1 start refused or
 // failed, 2 wrong command line or configuration.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,9 @@ namespace {
 using namespace kvsidecar;
 
 constexpr const char* kDefaultConfig = "/etc/kvsidecar/kvsidecar.toml";
+// Larger buffers go back to the system when they are freed; by default the first that is freed
+// raises the limit, and those after it leave holes in the heap.
+constexpr int kOwnMappingBytes = 256 << 10;
 constexpr int kExitRefused = 1, kExitUsage = 2;
 
 struct Options {
@@ -79,6 +83,7 @@ int act(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  (void)mallopt(M_MMAP_THRESHOLD, kOwnMappingBytes);
   Options options;
   CLI::App app("kvsidecard keeps the KV cache of every engine on this node.", "kvsidecard");
   app.add_option("--config", options.config,

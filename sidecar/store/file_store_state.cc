@@ -203,13 +203,13 @@ void FileStore::State::erase(const StoreCommand& command) {
   const uint64_t token = command.token;
   const StoreLocation page = command.location;
   const SegmentFilePtr file = files->find(page.segment);
-  if (file == nullptr || file->find(page.slot) == nullptr)
+  if (file == nullptr || !file->slots.find(page.slot).has_value())
     return report({.op = StoreOp::kDelete, .token = token, .status = Code::kMiss});
   if (!breaker.closed())
     return report({.op = StoreOp::kDelete, .token = token, .status = Code::kIoError});
   const Hash128 hash = command.record == nullptr ? Hash128{} : command.record->hash;
   tombstones->add(page, hash, command.durable, [this, token, page, file](Code status) {
-    if (status == Code::kOk) file->clear(page.slot);
+    if (status == Code::kOk) file->slots.clear(page.slot);
     const Code answer = status == Code::kOk ? Code::kOk : Code::kIoError;
     report({.op = StoreOp::kDelete, .token = token, .status = answer});
   });

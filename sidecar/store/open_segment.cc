@@ -234,7 +234,7 @@ void OpenSegment::committed(std::vector<Pending> group, int64_t result, uint64_t
   dirty_ = true;
   for (Pending& pending : group) {
     const DirectoryEntry& e = pending.entry;
-    if (ok && e.kind == EntryKind::kPage) file_->set(e.number, e.offset, e.trailer_bytes);
+    if (ok && e.kind == EntryKind::kPage) file_->slots.set(e.number, {e.offset, e.trailer_bytes});
     if (ok && pending.durable)
       unsynced_.push_back(std::move(pending));
     else

@@ -10,25 +10,6 @@
 
 namespace kvsidecar {
 
-void SegmentFile::set(uint32_t slot, uint64_t offset, uint32_t trailer_bytes) {
-  KV_CHECK(offset % kSlotUnit == 0 && offset / kSlotUnit <= 0xffffffffu);
-  if (slots.size() <= slot) slots.resize(size_t{slot} + 1);
-  if (slots[slot].offset_units == 0) ++live_pages;
-  slots[slot] = {static_cast<uint32_t>(offset / kSlotUnit), trailer_bytes};
-}
-
-bool SegmentFile::clear(uint32_t slot) {
-  if (find(slot) == nullptr) return false;
-  slots[slot] = {};
-  --live_pages;
-  return true;
-}
-
-const SlotPlace* SegmentFile::find(uint32_t slot) const {
-  if (slot >= slots.size() || slots[slot].offset_units == 0) return nullptr;
-  return &slots[slot];
-}
-
 SegmentFiles::SegmentFiles(StoreParts& parts, size_t open_max)
     : parts_(parts), open_max_(open_max) {}
 
@@ -107,8 +88,7 @@ void SegmentFiles::unlink(uint64_t id, std::function<void(int error)> done) {
   const SegmentFilePtr file = find(id);
   if (file == nullptr) return done(ENOENT);
   file->unlinked = true;
-  file->slots.clear();
-  file->live_pages = 0;
+  file->slots.clear_all();
   files_.erase(id);
   parts_.counters->segments.store(files_.size(), std::memory_order_relaxed);
   for (auto& left : std::exchange(left_over_, {})) remove(left, [](int) {});

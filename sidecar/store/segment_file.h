@@ -10,14 +10,10 @@
 #include <vector>
 
 #include "ipc/os.h"
+#include "sidecar/store/slot_places.h"
 #include "sidecar/store/store_parts.h"
 
 namespace kvsidecar {
-
-// A slot in 8 bytes: offsets are multiples of kSlotUnit. offset_units 0 = no page there (any more).
-struct SlotPlace {
-  uint32_t offset_units = 0, trailer_bytes = 0;
-};
 
 // Shared by the table and by I/O in flight: the descriptor closes when both have let go.
 struct SegmentFile {
@@ -26,14 +22,9 @@ struct SegmentFile {
   uint64_t file_bytes = 0;  // counted in used_bytes
   UniqueFd fd;
   bool unlinked = false;
-  uint32_t live_pages = 0;
   uint64_t last_use = 0;
-  std::vector<SlotPlace> slots;
+  SlotPlaces slots;
   std::vector<std::function<void(int error)>> waiting_for_open;
-
-  void set(uint32_t slot, uint64_t offset, uint32_t trailer_bytes);
-  bool clear(uint32_t slot);  // false: there was none
-  const SlotPlace* find(uint32_t slot) const;
 };
 using SegmentFilePtr = std::shared_ptr<SegmentFile>;
 

@@ -88,13 +88,14 @@ void read_packed(const ReadingPtr& r) {
 
 void read_page(StoreParts& parts, StoreCommand&& command, ReadDone done) {
   const SegmentFilePtr file = parts.files->find(command.location.segment);
-  const SlotPlace* place = file == nullptr ? nullptr : file->find(command.location.slot);
-  if (place == nullptr || file->page_bytes != command.page_bytes) return done(Code::kMiss, nullptr);
+  const auto place = file == nullptr ? std::nullopt : file->slots.find(command.location.slot);
+  if (!place.has_value() || file->page_bytes != command.page_bytes)
+    return done(Code::kMiss, nullptr);
   auto r = std::make_shared<Reading>(Reading{.parts = parts,
                                              .command = std::move(command),
                                              .done = std::move(done),
                                              .file = file,
-                                             .offset = place->offset_units * kSlotUnit,
+                                             .offset = place->offset,
                                              .trailer_bytes = place->trailer_bytes});
   parts.files->with_open(file, false, [r](int error) {
     if (error != 0) {

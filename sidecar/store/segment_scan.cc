@@ -32,7 +32,6 @@ struct SegmentScan::File {
   int attempts = 0;
   bool read_error = false, current_life = false;
   std::unique_ptr<FoundSegment> found = std::make_unique<FoundSegment>();
-  std::vector<DirectoryEntry> entries;
 };
 
 SegmentScan::SegmentScan(StoreParts& parts, Tombstones& tombstones,
@@ -176,6 +175,7 @@ void SegmentScan::read_directory(const FilePtr& file) {
   const uint64_t all = uint64_t{file->superblock.directory_entries} * kEntryBytes;
   const uint64_t from = uint64_t{file->next_entry} * kEntryBytes;
   file->piece_bytes = std::min(kPieceBytes, all - from);
+  if (file->next_entry == 0) file->found->pages.reserve(file->superblock.directory_entries);
   if (!file->buffer) file->buffer = parts_.bounce->take(std::min(kPieceBytes, all));
   auto io = make_transfer(IoKind::kRead, file->file->fd.get(), file->superblock.head_bytes() + from,
                           file->buffer.get(), file->piece_bytes,
@@ -231,7 +231,7 @@ void SegmentScan::entry(File& file, const DirectoryEntry& e) {
   }
   file.used_bytes = std::max(file.used_bytes, slot_end(e.offset, e.page_bytes, e.trailer_bytes));
   if (tombstones_.covers({file.id, e.number})) return;
-  if (!file.current_life) file.file->set(e.number, e.offset, e.trailer_bytes);
+  if (!file.current_life) file.file->slots.set(e.number, {e.offset, e.trailer_bytes});
   file.found->pages.push_back({e.hash, e.digest, e.page_bytes, e.number});
 }
 

@@ -28,7 +28,12 @@ uint64_t SegmentTable::segment(uint32_t number) const {
 
 void SegmentTable::add(StoreLocation location, EntryId entry, uint64_t bytes) {
   Segment& s = segments_[number(location.segment)];
-  if (s.entries.size() <= location.slot) s.entries.resize(size_t{location.slot} + 1, kNoEntry);
+  if (s.entries.size() <= location.slot) {
+    // A vector doubles by itself, which costs as much again as the entries do.
+    const size_t wanted = size_t{location.slot} + 1;
+    if (s.entries.capacity() < wanted) s.entries.reserve(wanted + wanted / 8);
+    s.entries.resize(wanted, kNoEntry);
+  }
   if (s.entries[location.slot] == kNoEntry) ++s.live;
   s.entries[location.slot] = entry;
   s.bytes += bytes;
