@@ -21,7 +21,7 @@ class AdaptiveSpin {
 
  private:
   static constexpr uint32_t kFruitlessMax = 4;
-  static constexpr uint64_t kShort = 4;  // of spin_ns: waking up takes as long again, or more
+  static constexpr uint64_t kShort = 2;  // of spin_ns: waking up takes up to as long again
 
   uint64_t spin_ns_;
   uint32_t fruitless_ = 0;  // waits in a row that a spin would not have ended

@@ -27,7 +27,7 @@ Options to_options(const kvs_options& in) {
   out.connect_timeout_ns = or_default(in.connect_timeout_ns, 2000 * kMillisecond);
   out.default_timeout_ns = or_default(in.default_timeout_ns, 1000 * kMillisecond);
   out.spin_while_it_pays = in.spin_ns == 0;
-  out.spin_ns = or_default(in.spin_ns, 50 * kMicrosecond);
+  out.spin_ns = or_default(in.spin_ns, 100 * kMicrosecond);
   if (in.spin_ns == UINT64_MAX) out.spin_ns = 0;
   out.reconnect_min_ns = or_default(in.reconnect_min_ns, 10 * kMillisecond);
   out.reconnect_max_ns = or_default(in.reconnect_max_ns, 1000 * kMillisecond);

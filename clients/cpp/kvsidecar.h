@@ -44,7 +44,7 @@ typedef struct kvs_options {
   const char* name;            /* for the daemon's logs, at most 47 bytes; NULL: program's name */
   uint64_t connect_timeout_ns; /* how long kvs_open waits for the daemon; 0: 2 s */
   uint64_t default_timeout_ns; /* of operations and calls that name none; 0: 1 s */
-  uint64_t spin_ns;            /* how long waiting spins before it sleeps; 0: 50 us while answers
+  uint64_t spin_ns;            /* how long waiting spins before it sleeps; 0: 100 us while answers
                                   have lately come that soon; UINT64_MAX: never spin */
   uint64_t reconnect_min_ns;   /* first pause between attempts; 0: 10 ms */
   uint64_t reconnect_max_ns;   /* longest pause; 0: 1 s */

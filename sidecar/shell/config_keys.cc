@@ -65,7 +65,7 @@ const ConfigKey kKeys[] = {
              "How long SIGTERM waits for running requests and queued writes before the end."),
     duration(
         "daemon", "spin_us", at<&Config::spin_ns>, kMicrosecond, 0, 1'000'000,
-        "How long the conductor looks for more work before it sleeps. auto: 50 while work has "
+        "How long the conductor looks for more work before it sleeps. auto: 100 while work has "
         "lately come that soon, else 0.",
         true),
 

@@ -9,7 +9,7 @@ namespace kvsidecar {
 
 class IdlePolicy {
  public:
-  static constexpr uint64_t kAutomaticSpinNs = 50'000;
+  static constexpr uint64_t kAutomaticSpinNs = 100'000;
 
   // spin_ns: how long to look on. 0 = sleep at once. adaptive: only while that pays.
   explicit IdlePolicy(uint64_t spin_ns, bool adaptive = false)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "clients/cli/bench/floors.h"
 #include "clients/cli/bench/measure.h"
+#include "clients/cli/bench/placement.h"
 
 namespace kvsidecar {
 namespace {
@@ -9,13 +10,15 @@ constexpr uint32_t kRequests = 1000;
 constexpr uint64_t kSpinNs = 1'000'000'000, kNeverSpin = UINT64_MAX;
 
 Status measure(Bench& bench, bool spinning, const char* name) {
-  auto echo = EchoFloor::start(spinning);
-  if (!echo) return echo.status();
   RigOptions rig;
   rig.pool_bytes = 64ull << 20;
   rig.spin_us = spinning ? "1000000" : "0";
+  std::optional<CoreScope> place(std::in_place, CoreScope::kServers);
+  auto echo = EchoFloor::start(spinning);
+  if (!echo) return echo.status();
   auto daemon = BenchDaemon::start(bench.daemon, rig);
   if (!daemon) return daemon.status();
+  place.emplace(CoreScope::kAsker);
   EngineShape shape;
   shape.page_bytes = 4096;
   shape.spin_ns = spinning ? kSpinNs : kNeverSpin;
