@@ -228,6 +228,9 @@ class World {
     Operation* op = core_.find(id);
     if (op == nullptr) return;
     require(op->unanswered <= std::max(op->count, 1u), "no more answers are missing than items");
+    require(op->finished || core_.next_deadline_ns() <= op->look_at_ns,
+            "what hasn't ended is looked at again");
+    const uint64_t progress = core_.progress(*op);
     if (!op->has_claims()) return;
     uint32_t missing = 0;
     for (uint32_t item = 0; item < op->count; ++item) {
@@ -240,6 +243,12 @@ class World {
     }
     require(missing == op->unanswered, "items without an answer are counted");
     require(op->finished == (missing == 0), "an operation ends with its last item");
+    const bool all = std::all_of(op->items.begin(), op->items.end(), [](uint8_t item) {
+      return item == static_cast<uint8_t>(Code::kOk);
+    });
+    if (op->finished)
+      require(progress == (all && op->type == RecordType::kGet ? UINT64_MAX : 0),
+              "all layers are done when all items are OK, else none");
   }
 
   struct Place {

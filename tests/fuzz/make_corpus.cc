@@ -230,6 +230,7 @@ int main(int argc, char** argv) {
   handshakes();
   configurations();
   chunks();
+  adoptions();
   completions();
   requests_over_http();
   states();

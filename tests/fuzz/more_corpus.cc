@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ipc/layout.h"
+#include "tests/fuzz/adoption_input.h"
 #include "tests/fuzz/completion_input.h"
 #include "tests/fuzz/pool_plan_input.h"
 #include "tests/fuzz/seed.h"
@@ -97,6 +98,31 @@ void chunks() {
     if (mode & kChunkEdits)
       seed.add(uint32_t{0x01000088}).write("span_table_fuzz", "label-" + std::to_string(mode));
   }
+}
+
+void adoptions() {
+  const auto harm = [](HarmKind kind, uint8_t value, uint16_t count, uint32_t at, uint32_t from) {
+    return Harm{static_cast<uint8_t>(kind), value, count, at, from};
+  };
+  for (uint8_t options = 0; options < 8; ++options) {
+    Seed seed;
+    seed.add(options).write("adoption_fuzz", "whole-" + std::to_string(options));
+    seed.add(harm(HarmKind::kBytes, 0, 4096, 8192, 12288));
+    seed.add(harm(HarmKind::kByte, options, 0, 65536 + 300, 0));
+    seed.write("adoption_fuzz", "swapped-" + std::to_string(options));
+  }
+  for (uint16_t field = 0; field < 7; ++field) {
+    Seed seed;
+    seed.add(uint8_t{0}).add(harm(HarmKind::kRecord, 1, field, 0, field));
+    seed.add(harm(HarmKind::kRecord, 3, field, 1, field));
+    seed.add(harm(HarmKind::kState, static_cast<uint8_t>(field), 0, 0, 1));
+    seed.write("adoption_fuzz", "field-" + std::to_string(field));
+  }
+  Seed headers;
+  headers.add(uint8_t{1}).add(harm(HarmKind::kByte, 5, 0, 24, 0));
+  headers.add(harm(HarmKind::kHeader, 0, 0, 0, 0)).add(harm(HarmKind::kZero, 0, 256, 65536, 0));
+  headers.add(harm(HarmKind::kBytes, 0, 65535, 131072, 0));
+  headers.write("adoption_fuzz", "headers");
 }
 
 void completions() {

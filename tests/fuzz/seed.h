@@ -39,6 +39,7 @@ class Seed {
 
 // More of make_corpus: what a start, a client and the metrics server read.
 void chunks();
+void adoptions();
 void completions();
 void requests_over_http();
 void states();
