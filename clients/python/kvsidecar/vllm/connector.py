@@ -213,3 +213,16 @@ class Connector(KVConnectorBase_V1, SupportsHMA):
             """As get_finished, with the requests whose load failed."""
             ended, failed = self._worker.results(finished_req_ids)
             return base.KVConnectorTransferResults(finished_recving=ended, failed_recving=failed)
+
+
+def _register() -> None:
+    """MultiConnector finds the class of its children's counts by name, and only among those that
+    are registered: a child by module path would end the engine at its first count."""
+    from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+    try:
+        KVConnectorFactory.register_connector("Connector", "kvsidecar.vllm", "Connector")
+    except ValueError:  # somebody else's of this name; by its path ours is found all the same
+        pass
+
+
+_register()
