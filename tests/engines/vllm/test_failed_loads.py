@@ -9,7 +9,6 @@ import os
 
 import pytest
 
-import accounts
 import workload
 from engine import connector, external_hits, ids
 from test_outputs import MODELS, every_model
@@ -18,7 +17,8 @@ FEW, ALL = 7, 1
 
 
 def damage(daemon, every):
-    """Overwrites some bytes in every n-th piece of 64 KiB of each segment, behind its directory."""
+    """Overwrites some bytes in every n-th piece of 64 KiB of each segment. Its first quarter, with
+    the directory in it, stays as it is."""
     harmed = 0
     for folder, _, files in os.walk(daemon.path("store")):
         for name in files:
@@ -52,11 +52,9 @@ def test_failed_loads_are_recomputed(model, every, engine, start_daemon, referen
 
     engine.start(**begin)
     assert ids(engine.generate(prompts)) == expected
-    metrics = engine.metrics()
-    assert external_hits(metrics) > 0
-    assert accounts.status(daemon)["counters"]["pages_corrupt"] > 0
-    assert sum(value for name, value in metrics.items() if "failed_loads" in name) > 0
-    settle(daemon, engine)
+    assert external_hits(engine.metrics()) > 0
+    # Whether a page fails before its request was promised it, or after, is a race in the daemon.
+    assert settle(daemon, engine)["pages_corrupt"] > 0
     # What was computed anew was stored anew: the next engine finds it whole.
     engine.start(**begin)
     assert ids(engine.generate(prompts)) == expected

@@ -34,8 +34,7 @@ def flags_of_the_readme(socket_path):
     """Those that README.md gives to vLLM, with this test's socket."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
         command = re.search(r"^vllm serve [^`]*", file.read(), re.MULTILINE)
-    words = shlex.split(command.group(0).replace("\\\n", " "))
-    flags = words[words.index("--kv-transfer-config") - 2:]
+    flags = shlex.split(command.group(0))[len(["vllm", "serve", "MODEL"]):]
     at = flags.index("--kv-transfer-config") + 1
     transfer = json.loads(flags[at])
     transfer.setdefault("kv_connector_extra_config", {})["socket"] = socket_path
