@@ -255,7 +255,7 @@ class SchedulerSide:
                            "from here on", failed[0].status.name, failed[0].text)
             self._detach()
         else:
-            self.session.enter(self._life, self._detached)
+            self.session.keep(self._life)
 
     def stats(self) -> Any:
         self.session.count_connection(self.recorder)

@@ -36,6 +36,7 @@ class Session:
         self.settings = settings
         self.client: Optional[Client] = None
         self.namespaces: Dict[int, Namespace] = {}  # by group
+        self._next: Dict[int, Namespace] = {}  # of the engine's next life
         self.life = 0
         self._epoch = 0  # of the daemon when it was last looked at
         self.detached = 0  # which namespaces of the engine's own; 0: those that it shares
@@ -75,46 +76,52 @@ class Session:
         none is used."""
         self._spaces, self._group_size, self._rank = list(spaces), group_size, rank
         self._coordinates = coordinates
-        self._attach_all(self.settings.attach_timeout_s if timeout_s is None else timeout_s)
+        if timeout_s is None:
+            timeout_s = self.settings.attach_timeout_s
+        self._use(self._made(self.detached, timeout_s))
 
-    def _attach_all(self, timeout_s: float) -> None:
-        self._forget()
-        if self.client is None:
-            return
+    def _made(self, detached: int, timeout_s: float) -> Dict[int, Namespace]:
+        """Attachments to all groups' namespaces, shared ones (detached 0) or this engine's own;
+        empty where one was refused."""
         made: Dict[int, Namespace] = {}
-        for space in self._spaces:
+        for space in self._spaces if self.client is not None else ():
+            fields = space.fields
+            if detached:
+                fields = dataclasses.replace(fields, extra=tuple(fields.extra) + (
+                    ("vllm reset", str(detached)),))
             namespace = self.client.attach(
-                self._fields_of_life(space), group=group_uuid(self.settings.engine_id),
-                group_size=self._group_size, rank=self._rank,
-                coordinate=None if self._coordinates is None else self._coordinates[space.group],
-                detach=self.detached > 0, timeout=timeout_s)
+                fields, group=group_uuid(self.settings.engine_id), group_size=self._group_size,
+                rank=self._rank, coordinate=self._coordinates[space.group]
+                if self._coordinates is not None else None, detach=detached > 0, timeout=timeout_s)
             if not namespace.ok:
                 logger.error("kvsidecar: the daemon refused the namespace of KV cache group %d: %s "
                              "%s. The engine serves without it.", space.group,
                              namespace.status.name, namespace.text)
-                return
+                return {}
             made[space.group] = namespace
-        self.namespaces = made
+        return made
 
-    def _fields_of_life(self, space: GroupSpace) -> Any:
-        if self.detached == 0:
-            return space.fields
-        extra = tuple(space.fields.extra) + (("vllm reset", str(self.detached)),)
-        return dataclasses.replace(space.fields, extra=extra)
+    def _use(self, made: Dict[int, Namespace]) -> None:
+        for namespace in self.namespaces.values():
+            namespace.detach()
+        self.namespaces = made
+        # After a reset the next ones are needed at once: they are attached to beforehand.
+        self._next = self._made(self.detached + 1, AT_ONCE_S) \
+            if made and self.settings.on_reset == "detach" else {}
 
     def enter(self, life: int, detached: int) -> None:
         """A later life of the engine: other namespaces, or another generation of the same. Returns
-        at once; until the daemon has answered, operations end UNAVAILABLE."""
+        at once; where the daemon has to be asked first, operations end UNAVAILABLE meanwhile."""
         if life == self.life:
             return
-        self.life, self.detached = life, detached
+        ready = self._next if detached == self.detached + 1 else {}
+        self.life, self.detached, self._next = life, detached, {}
         if self._spaces:
-            self._attach_all(AT_ONCE_S)
+            self._use(ready or self._made(detached, AT_ONCE_S))
 
-    def _forget(self) -> None:
-        for namespace in self.namespaces.values():
-            namespace.detach()
-        self.namespaces = {}
+    def keep(self, life: int) -> None:
+        """A later life in the same namespaces, whose generation this session has begun itself."""
+        self.life = life
 
     def close(self, wait_s: float) -> None:
         """Idempotent. Waits at most wait_s for loads that are being copied."""
