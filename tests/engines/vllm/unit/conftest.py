@@ -8,7 +8,7 @@ import pytest
 os.environ.update(VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1", HF_HUB_OFFLINE="1")
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-sys.path.append(os.path.join(TESTS, "python", "vllm"))
+sys.path += [os.path.join(TESTS, "python", "vllm"), os.path.join(TESTS, "harness"), HERE]
 
 from vllm import SamplingParams  # noqa: E402
 from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
@@ -16,6 +16,11 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.request import Request  # noqa: E402
 
 PAGE = 32
+
+
+@pytest.fixture(scope="session")
+def model():
+    return os.path.join(os.environ["KVSIDECAR_MODELS"], "llama")
 
 
 @pytest.fixture(params=["sha256_cbor", "sha256"])
