@@ -138,7 +138,7 @@ def test_giving_back_what_was_never_had_is_safe(library, tmp_path):
     client.close()
 
 
-# Defect 10: signal handlers, calls without a limit, one user's failure that closes another's client.
+# Defect 10: signal handlers, calls without a limit, a failure that closes another's client.
 
 def test_a_client_leaves_signal_handlers_alone(daemon, library):
     program = ("import signal, sys\n"

@@ -113,7 +113,8 @@ def test_a_part_that_is_written_twice_takes_one_page(client):
 @pytest.fixture
 def small(library, tmp_path):
     """A daemon without a store whose pool holds some 2,000 pages."""
-    with Daemon(tmp_path, host_pool={"bytes": "32MiB"}, store={"kind": "none", "root": ""}) as found:
+    pool, store = {"bytes": "32MiB"}, {"kind": "none", "root": ""}
+    with Daemon(tmp_path, host_pool=pool, store=store) as found:
         with kvsidecar.Client(found.socket) as client:
             yield client
 

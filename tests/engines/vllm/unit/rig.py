@@ -119,8 +119,8 @@ class Worker:
             wrong = (array[blocks, 0, offsets] != expected ^ mark(group, layer, self.config)).any(1)
             if wrong.any():
                 at = int(wrong.argmax())
-                raise WrongBytes(f"{who}: group {group}, layer {layer}, token {begin + at} in block "
-                                 f"{blocks[at]}")
+                raise WrongBytes(f"{who}: group {group}, layer {layer}, token {begin + at} in "
+                                 f"block {blocks[at]}")
 
     def step(self, output, compute):
         """In the order of vLLM's own runner, by its own code."""

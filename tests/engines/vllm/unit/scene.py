@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests that step vLLM's scheduler: a daemon, engines on it, and what goes wrong."""
+"""Fixtures of the tests that step vLLM's scheduler: a daemon, engines on it, what goes wrong."""
 import random
 
 import pytest

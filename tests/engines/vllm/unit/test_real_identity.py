@@ -2,8 +2,8 @@
 """Goal: the namespaces of a real engine configuration are the same in all its processes and in the
 next engine, and another configuration has others.
 
-Method: vLLM's own configuration of the tiny models with vLLM's own cache planning, copied as it goes
-to workers and changed as models change it there.
+Method: vLLM's own configuration of the tiny models with vLLM's own cache planning, copied as it
+goes to workers and changed as models change it there.
 """
 import os
 import pickle
