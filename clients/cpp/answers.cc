@@ -72,7 +72,8 @@ void Core::take_answer(Link& link, const CompletionHead& head, Bytes payload, ui
   link.credits += done.credits;
   release_record(link, done);
   if (op != nullptr) {
-    std::erase(op->requests, done.request);
+    op->requests.erase(std::remove(op->requests.begin(), op->requests.end(), done.request),
+                       op->requests.end());
   } else {
     answer_orphan(link, done, head, now_ns);
   }

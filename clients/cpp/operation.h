@@ -3,6 +3,7 @@
 // what has been answered. Under the client's mutex; its results are read by the caller without it
 // once the operation has finished, and don't change any more.
 #pragma once
+#include <boost/container/small_vector.hpp>
 #include <list>
 #include <memory>
 #include <string>
@@ -61,7 +62,8 @@ struct Operation {
   bool queued = false;             // in the link's queue
   bool in_half = false;            // a lookup whose first records were sent and last weren't
   uint64_t lookup_request = 0;     // the number that a lookup's records share
-  std::vector<uint64_t> requests;  // its records in flight
+  // Its records in flight: seldom more than one.
+  boost::container::small_vector<uint64_t, 2> requests;
   uint32_t unanswered = 0;         // items (lookup: records) without an answer
   bool freed = false;              // by the caller, while in_half
   bool cancelled = false, overdue_said = false, finished = false;

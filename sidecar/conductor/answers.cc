@@ -159,9 +159,9 @@ void push_cell(World& world, Session& session, const CompletionHead& head, Bytes
 }
 
 void publish_all(World& world) {
-  const std::vector<Session*> sessions = std::move(world.unpublished);
-  world.unpublished.clear();
-  for (Session* session : sessions) {
+  // The two vectors take turns, so that neither is allocated anew; ending a session may answer.
+  world.publishing.swap(world.unpublished);
+  for (Session* session : world.publishing) {
     session->published = true;
     if (session->ended) continue;
     const uint32_t sleeps = session->out.publish();
@@ -170,6 +170,7 @@ void publish_all(World& world) {
     if (session->memory_fault)
       end_session(world, *session, "engine memory vanished under a copy", true);
   }
+  world.publishing.clear();
 }
 
 }  // namespace kvsidecar

@@ -58,7 +58,7 @@ struct World {
   std::unordered_map<uint64_t, std::unique_ptr<Session>> sessions;
   std::vector<Session*> turn_order;  // live sessions, for fair turns
   size_t turn = 0;
-  std::vector<Session*> unpublished;
+  std::vector<Session*> unpublished, publishing;  // answers wait; publish_all's own
   std::unordered_map<uint32_t, Account> accounts;
   std::list<Group> groups;
   std::unordered_map<uint64_t, Lease> leases;
