@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .adapters import PENDING, USABLE, Adapters
+from .agenda import NEVER
 from .pages import Geometry, Keys, Pages, joined_keys
 
 NULL_BLOCK = 0  # vLLM's: what a window has left behind
-NEVER = 1 << 62
 
 
 class Track:

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import eras
 from .adapters import PENDING, USABLE, Adapters
+from .agenda import Agenda
 from .events import Events
 from .identity import GroupSpace, sharing_hints
 from .lookups import Hit, Lookups
@@ -16,12 +17,14 @@ from .metadata import Load, StepMetadata, StepReport, Store
 from .metrics import Recorder
 from .pages import Geometry, Keys, Pages
 from .parts import Bytes, expected_parts, spaces_of, world_size
-from .requests import NEVER, Requests, Track, without_null
+from .requests import Requests, Track, without_null
 from .session import AT_ONCE_S, Session
 from .settings import Settings
 from .tickets import Tickets
 
 logger = logging.getLogger("vllm.kvsidecar")
+
+STEPS_A_REPORT = 16  # of the scheduler's time: telling it each step would cost more than it tells
 
 
 class SchedulerSide:
@@ -39,6 +42,7 @@ class SchedulerSide:
         self._adapters = Adapters(lambda text: logger.warning("kvsidecar: %s", text))
         mode = getattr(vllm_config.cache_config, "mamba_cache_mode", None)
         self._requests = Requests(self._geometry, self._adapters, mode == "all")
+        self._agenda = Agenda(self._requests.due)
         self._lookups = Lookups(self.session, self._geometry, self.recorder)
         self._tables = self._era.BlockTables()
         self._events = Events(vllm_config, settings, spaces,
@@ -47,7 +51,7 @@ class SchedulerSide:
         self._loads: List[Load] = []
         self._life = self._detached = 0
         self._clearing: List[Any] = []
-        self._spent_ns = 0
+        self._spent_ns = self._steps = 0
         self._can_load = settings.loads and (
             len(kv_cache_config.kv_cache_groups) == 1 or self._era.loads_several_groups)
         # Without the states of its recurrent layers no prefix of such a model can be restored.
@@ -158,25 +162,23 @@ class SchedulerSide:
         if self._can_store and not self._clearing:
             meta.stores = self._stores(output)
         self._requests.fresh.clear()
-        self.recorder.count("scheduler_ns", self._spent_ns + time.perf_counter_ns() - began)
-        self.recorder.count("scheduler_steps")
-        self._spent_ns = 0
+        self._steps += 1
+        self._spent_ns += time.perf_counter_ns() - began
+        if self._steps >= STEPS_A_REPORT or output.finished_req_ids:
+            self.recorder.count("scheduler_ns", self._spent_ns)
+            self.recorder.count("scheduler_steps", self._steps)
+            self._steps = self._spent_ns = 0
         return meta
 
     def _stores(self, output: Any) -> List[Store]:
         stores: List[Store] = []
-        tracks, due = self._requests.tracks, self._requests.due
-        scheduled, cached = output.num_scheduled_tokens, output.scheduled_cached_reqs
-        ends = [(req_id, computed + scheduled[req_id]) for req_id, computed
-                in zip(cached.req_ids, cached.num_computed_tokens)
-                if computed + scheduled[req_id] >= due.get(req_id, NEVER)]
-        ends += [(new.req_id, new.num_computed_tokens + scheduled[new.req_id])
-                 for new in output.scheduled_new_reqs]
-        for req_id, end in ends:
-            if end >= due.get(req_id, NEVER):
-                track = tracks[req_id]
-                for pages, which in self._requests.whole_pages(track, end, self._tables.of(req_id)):
-                    stores.append(self._store(track, pages, which))
+        tracks, fresh = self._requests.tracks, self._requests.fresh
+        for req_id, end in self._agenda.whole(output):
+            track = tracks[req_id]
+            table = fresh.get(req_id) or self._tables.of(req_id)
+            for pages, which in self._requests.whole_pages(track, end, table):
+                stores.append(self._store(track, pages, which))
+            self._agenda.again(req_id, end)
         if self._geometry.state_groups:
             for req_id, offers in self._era.boundary_states(output).items():
                 if req_id in tracks:
