@@ -71,8 +71,8 @@ def python_of(release):
 
 def child_environment(release="0.32", split=False, **more):
     python, path = python_of(release)
-    return python, dict(os.environ, **ENVIRONMENT, PYTHONPATH=path,
-                        VLLM_ENABLE_V1_MULTIPROCESSING="1" if split else "0", **more)
+    return python, {**os.environ, **ENVIRONMENT, "PYTHONPATH": path,
+                    "VLLM_ENABLE_V1_MULTIPROCESSING": "1" if split else "0", **more}
 
 
 class Engine:
