@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bytes of conductor_fuzz mean: u8 options, then moves, one after the other, each its
-// number and what it takes.
+// What the bytes of conductor_fuzz mean: u8 options, u8 seed of a plan, then moves, one after the
+// other, each its number and what it takes.
 #pragma once
 #include <cstddef>
 #include <cstdint>

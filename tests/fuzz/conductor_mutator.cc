@@ -64,11 +64,13 @@ namespace {
 using Random = testing::SeededRandom;
 using Moves = std::vector<std::string>;
 
-// The options first, then a string for each move.
+constexpr size_t kHeadBytes = 2;  // options and the plan's seed
+
+// The head first, then a string for each move.
 Moves split(const uint8_t* data, size_t bytes) {
-  Moves moves{std::string(reinterpret_cast<const char*>(data), std::min<size_t>(bytes, 1))};
-  if (moves[0].empty()) moves[0].push_back('\0');
-  for (size_t at = 1; at < bytes;) {
+  Moves moves{std::string(reinterpret_cast<const char*>(data), std::min(bytes, kHeadBytes))};
+  moves[0].resize(kHeadBytes);
+  for (size_t at = kHeadBytes; at < bytes;) {
     const size_t taken = move_bytes(data + at, bytes - at);
     moves.emplace_back(reinterpret_cast<const char*>(data + at), taken);
     at += taken;
@@ -104,8 +106,8 @@ std::string request(Random& random) {
       random.one_in(3) ? static_cast<RecordType>(1 + random.below(14)) : kOften[random.below(3)];
   // No flag half of the time; each of them alone and several together.
   const auto flags = static_cast<uint8_t>(random.one_in(2) ? 0 : random.next() & random.next());
-  std::string out = bytes_of(Move::kRequest, static_cast<uint8_t>(type), small(random, 12),
-                             small(random, 9), flags);
+  std::string out = bytes_of(Move::kRequest, static_cast<uint8_t>(type),
+                             small(random, random.one_in(2) ? 12 : 60), small(random, 9), flags);
   const uint8_t edits = random.one_in(6) ? small(random, 4) : uint8_t{0};
   out.push_back(static_cast<char>(edits));
   for (uint8_t i = 0; i < edits; ++i)
@@ -189,7 +191,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t bytes, size_t ma
   Random random(seed);
   if (random.one_in(16)) return LLVMFuzzerMutate(data, bytes, max_bytes);
   Moves moves = split(data, bytes);
-  if (random.one_in(8)) moves[0][0] = static_cast<char>(random.below(16));
+  if (random.one_in(8)) moves[0][0] = static_cast<char>(random.below(32));
+  if (random.one_in(8)) moves[0][1] = static_cast<char>(random.next());
   for (uint64_t edits = 1 + random.below(4); edits > 0; --edits) {
     if (random.one_in(2))
       insert(moves, random);

@@ -24,7 +24,7 @@ void record(RecordType type, const char* name, const Request& request) {
   encode(request, out);
   Seed().add(static_cast<uint8_t>(type)).add(std::span(out)).write("record_fuzz", name);
   Seed hostile;
-  hostile.add(uint8_t{12}).add(Move::kRecord).add(static_cast<uint8_t>(type));
+  hostile.add(uint8_t{12}).add(uint8_t{0}).add(Move::kRecord).add(static_cast<uint8_t>(type));
   hostile.add(static_cast<uint16_t>(out.size())).add(std::span(out));
   hostile.add(Move::kPublish).add(uint8_t{0}).add(Move::kSteps).add(uint8_t{8});
   hostile.write("conductor_fuzz", std::string("record-") + name);
@@ -78,7 +78,7 @@ void records() {
 
 // One session's requests as moves; `options` as conductor_fuzz reads them.
 struct Session : Seed {
-  explicit Session(uint8_t options) { add(options); }
+  explicit Session(uint8_t options, uint8_t plan = 0) { add(options).add(plan); }
   Session& ask(RecordType type, uint8_t key, uint8_t block, uint8_t flags = 0) {
     add(Move::kRequest).add(static_cast<uint8_t>(type)).add(key).add(block).add(flags);
     add(uint8_t{0});
@@ -93,7 +93,7 @@ struct Session : Seed {
 
 void sessions() {
   for (uint8_t options = 0; options < 16; ++options) {
-    Session s(options);
+    Session s(options, options);
     s.ask(RecordType::kPut, 1, 0, options & 1 ? kDurable : 0).steps();
     s.ask(RecordType::kLookup, 1, 0, kLease | kPrefetch).steps();
     s.ask(RecordType::kGet, 1, 1, options & 2 ? kRuns : 0).steps();
@@ -118,6 +118,26 @@ void sessions() {
   storm.steps().add(Move::kMemory).add(uint16_t{9}).add(uint8_t{9});
   storm.add(Move::kTime).add(uint32_t{2'000'000}).add(Move::kReopen).add(Move::kNeighbour);
   storm.add(uint8_t{1}).write("conductor_fuzz", "storm");
+
+  // More pages than most pools hold; each is then asked for again.
+  for (uint8_t plan = 0; plan < 12; ++plan) {
+    Session many(4, plan);
+    for (uint8_t i = 0; i < 100; i = static_cast<uint8_t>(i + 3))
+      many.ask(RecordType::kPut, i, i % 6, kThree | (i % 2 ? kDurable : 0)).steps();
+    for (uint8_t i = 0; i < 100; i = static_cast<uint8_t>(i + 10))
+      many.ask(RecordType::kLookup, i, 0, kThree | kLease | kPrefetch)
+          .ask(RecordType::kGet, i, 1, kThree | kLease)
+          .steps();
+    many.write("conductor_fuzz", "many-" + std::to_string(plan));
+  }
+  // Two ranks of a group; one part of a page comes, then the other.
+  Session group(28);
+  for (const uint8_t rank : std::initializer_list<uint8_t>{0, 1}) {
+    group.ask(RecordType::kAttach, 1, rank, kGroup).steps();
+    group.ask(RecordType::kPut, 5, 0).ask(RecordType::kLookup, 1, 0, kGroup | kLease).steps();
+    group.add(Move::kTime).add(uint32_t{5'000'000});
+  }
+  group.write("conductor_fuzz", "group");
 
   Session positions(0);
   positions.add(Move::kPublish).add(uint8_t{255}).add(uint64_t{1} << 40).add(Move::kSteps);
