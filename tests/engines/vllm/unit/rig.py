@@ -26,7 +26,7 @@ from vllm.forward_context import set_forward_context
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.worker.kv_connector_model_runner_mixin import KVConnectorModelRunnerMixin
@@ -40,6 +40,7 @@ SPEC = dict(block_size=PAGE, num_kv_heads=1, head_size=4, dtype=torch.float32)
 FULL = {f"full.{i}": FullAttentionSpec(**SPEC) for i in range(2)}
 HYBRID = {**FULL, **{f"window.{i}": SlidingWindowSpec(sliding_window=WINDOW, **SPEC)
                      for i in range(2)}}
+LATENT = {f"latent.{i}": MLAAttentionSpec(**{**SPEC, "head_size": 8}) for i in range(2)}
 STEPS_MAX = 20_000
 
 
@@ -110,17 +111,23 @@ class Worker:
         assert blocks.all(), "a token is computed into the null block"
         values = numpy.frombuffer(b"".join(hashes), numpy.uint8).reshape(-1, TOKEN_BYTES)
         for layer, array in enumerate(arrays):
-            array[blocks, 0, offsets] = values ^ mark(group, layer, self.config)
+            array[blocks, 0, offsets] = values ^ self.mark(group, layer)
 
     def check(self, group, table, begin, hashes, who):
         arrays, blocks, offsets = self.rows(group, table, begin, begin + len(hashes))
         expected = numpy.frombuffer(b"".join(hashes), numpy.uint8).reshape(-1, TOKEN_BYTES)
         for layer, array in enumerate(arrays):
-            wrong = (array[blocks, 0, offsets] != expected ^ mark(group, layer, self.config)).any(1)
+            wrong = (array[blocks, 0, offsets] != expected ^ self.mark(group, layer)).any(1)
             if wrong.any():
                 at = int(wrong.argmax())
                 raise WrongBytes(f"{who}: group {group}, layer {layer}, token {begin + at} in "
                                  f"block {blocks[at]}")
+
+    def mark(self, group, layer):
+        """Layers hold different bytes, and ranks, but for latent vectors."""
+        spec = self.kv_config.kv_cache_groups[group].kv_cache_spec
+        rank = 0 if isinstance(spec, MLAAttentionSpec) else self.config.parallel_config.rank
+        return numpy.uint8(1 + group * 16 + layer + 64 * rank)
 
     def step(self, output, compute):
         """In the order of vLLM's own runner, by its own code."""
@@ -135,11 +142,6 @@ class Worker:
                 KVConnectorModelRunnerMixin.maybe_get_kv_connector_output(output) as found:
             compute(self)
         return found
-
-
-def mark(group, layer, vllm_config):
-    """Layers and ranks hold different bytes."""
-    return numpy.uint8(1 + group * 16 + layer + 64 * vllm_config.parallel_config.rank)
 
 
 def allocate(kv_cache_config):
