@@ -112,12 +112,14 @@ class Loads:
                     ended.bad_blocks.add(pages.blocks[index])
                 if status != Status.OK:
                     keys.append(_key(pages, index))
+        if job.unwanted or stale:
+            keys = []  # given up here: that says nothing about the pages
         for pages in job.failed:
             self._recorder.count_load(Status.UNAVAILABLE, len(pages.blocks))
             ended.bad_blocks.update(pages.blocks)
             keys += [_key(pages, index) for index in range(len(pages.blocks))]
         self._recorder.observe("load_seconds", (time.monotonic_ns() - job.began_ns) * 1e-9)
-        if keys or stale:
+        if (keys or stale) and not job.unwanted:
             self._recorder.count("failed_loads")
             ended.failed[request_id] = keys
 

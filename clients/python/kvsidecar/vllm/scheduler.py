@@ -200,7 +200,8 @@ class SchedulerSide:
             self._tickets.take(report)
             for request_id, failed in report.failed.items():
                 self._lookups.forget_pages(failed)
-                self._lookups.close_request(request_id)
+                if request_id in self._requests.tracks:
+                    self._lookups.close_request(request_id)
             if report.spaces and report.spaces != self._spaces:
                 self._see_spaces(report.spaces)
         for request_id in output.finished_recving or ():
