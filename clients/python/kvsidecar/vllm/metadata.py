@@ -36,6 +36,7 @@ class Store(NamedTuple):
 class StepMetadata(KVConnectorMetadata):
     """One step."""
 
+    nonce: str = ""  # of this engine's process; see Session.use_nonce
     life: int = 0  # grows with every reset: loads of an earlier one have failed
     detached: int = 0  # which namespaces of the engine's own are in use; 0: those that it shares
     touched: List[int] = field(default_factory=list)  # blocks that get other content from here on

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import eras
@@ -36,7 +37,7 @@ class SchedulerSide:
         self._geometry = Geometry(spaces, self._era.hash_block_size(vllm_config, kv_cache_config),
                                   self._era.hit_alignment(kv_cache_config))
         self.recorder = Recorder("scheduler")
-        self.session = Session(settings, "vllm scheduler")
+        self.session = Session(settings, "vllm scheduler", uuid.uuid4().hex)
         self._spaces: Tuple[GroupSpace, ...] = tuple(s for s in spaces if s.kind != "none")
         self.session.attach(self._spaces, world_size(vllm_config))
         self._adapters = Adapters(lambda text: logger.warning("kvsidecar: %s", text))
@@ -155,7 +156,8 @@ class SchedulerSide:
         self._lookups.step()
         self._see_clear()
         self._tables.update(output)
-        meta = StepMetadata(life=self._life, detached=self._detached, loads=self._loads)
+        meta = StepMetadata(nonce=self.session.nonce, life=self._life, detached=self._detached,
+                            loads=self._loads)
         self._loads = []
         self._requests.start(output)
         meta.touched = self._requests.touched(output) + self._era.copied_blocks(output)

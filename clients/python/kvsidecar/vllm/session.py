@@ -30,10 +30,12 @@ class Session:
     """Any thread may call, one at a time. No method waits for the daemon but the constructor and
     the first attach()."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: Settings, name: str, nonce: str = "") -> None:
         """Opens the client. Without a daemon it goes on trying by itself, said once. A daemon that
-        refuses leaves the session without a client for good: the engine serves without it."""
+        refuses leaves the session without a client for good: the engine serves without it.
+        nonce: see use_nonce()."""
         self.settings = settings
+        self.nonce = nonce
         self.client: Optional[Client] = None
         self.namespaces: Dict[int, Namespace] = {}  # by group
         self._next: Dict[int, Namespace] = {}  # of the engine's next life
@@ -88,7 +90,7 @@ class Session:
             fields = space.fields
             if detached:
                 fields = dataclasses.replace(fields, extra=tuple(fields.extra) + (
-                    ("vllm reset", str(detached)),))
+                    ("vllm reset", f"{self.nonce} {detached}"),))
             namespace = self.client.attach(
                 fields, group=group_uuid(self.settings.engine_id), group_size=self._group_size,
                 rank=self._rank, coordinate=self._coordinates[space.group]
@@ -105,9 +107,21 @@ class Session:
         for namespace in self.namespaces.values():
             namespace.detach()
         self.namespaces = made
-        # After a reset the next ones are needed at once: they are attached to beforehand.
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """After a reset the next ones are needed at once: they are attached to beforehand."""
+        for namespace in self._next.values():
+            namespace.detach()
         self._next = self._made(self.detached + 1, AT_ONCE_S) \
-            if made and self.settings.on_reset == "detach" else {}
+            if self.namespaces and self.nonce and self.settings.on_reset == "detach" else {}
+
+    def use_nonce(self, nonce: str) -> None:
+        """What tells the namespaces that this engine has for itself from those of every other life
+        of an engine, also of one with the same id and other weights. Returns at once."""
+        if nonce != self.nonce:
+            self.nonce = nonce
+            self._prepare()
 
     def enter(self, life: int, detached: int) -> None:
         """A later life of the engine: other namespaces, or another generation of the same. Returns

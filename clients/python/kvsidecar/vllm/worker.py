@@ -139,6 +139,7 @@ class WorkerSide:
     # Steps, in the order in which vLLM calls them.
 
     def before_step(self, meta: StepMetadata) -> None:
+        self.session.use_nonce(meta.nonce)
         if meta.life != self.session.life:
             self._loads.outlived(meta.life)
             self.session.enter(meta.life, meta.detached)

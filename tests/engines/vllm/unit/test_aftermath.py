@@ -4,6 +4,8 @@ spoken ill of, none is found whose bytes come from other weights, nothing is kep
 
 Method: rig.py with a real daemon; the model's values are salted where weights are to differ.
 """
+import types
+
 import pytest
 
 from rig import PAGE
@@ -32,3 +34,29 @@ def test_an_aborted_load_keeps_nobody_from_its_pages(make_rig, filled, daemon, s
     assert rig.counts()["failed_loads"] == 0
     assert rig.connector._scheduler._lookups._asks == {}
     rig.check_empty()
+
+
+def run(rig, name, tokens, salt):
+    """How many tokens of it were found, by an engine with these weights."""
+    before = rig.hits
+    rig.add(name, tokens, salt=salt)
+    rig.run()
+    rig.check_output(name, tokens)
+    return rig.hits - before
+
+
+def test_an_engine_of_the_same_id_does_not_find_what_another_life_kept_for_itself(
+        make_rig, settle, monkeypatch):
+    """Weights are trained on between lives; an operator may have given the engine its id."""
+    monkeypatch.setattr("rig.uuid", types.SimpleNamespace(uuid4=lambda: "engine-0"))
+    one = prompt(1, 150)
+    for weights in (b"first", b"second"):
+        rig = make_rig()
+        rig.generate([prompt(9, 40)], name=str(weights))
+        settle()
+        assert rig.scheduler.reset_prefix_cache(reset_connector=True)
+        assert run(rig, "r", one, weights) == 0
+        settle()
+        assert rig.scheduler.reset_prefix_cache()
+        assert run(rig, "again", one, weights) == 4 * PAGE
+        rig.close()
