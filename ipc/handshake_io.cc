@@ -219,7 +219,7 @@ Result<SessionShare> make_session_share(const Geometry& geometry, uint64_t epoch
         seal(share.cells_fd.get(), false)}) {
     if (!sealed.ok()) return sealed;
   }
-  auto kick = make_eventfd(), notify = make_eventfd();
+  auto kick = make_eventfd(), notify = make_bell();
   if (!kick || !notify) return kick ? notify.status() : kick.status();
   share.kick = kick.take();
   share.notify = notify.take();

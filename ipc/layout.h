@@ -125,7 +125,7 @@ inline constexpr uint64_t kInfoMagic = 0x31304f464e49564bull;  // "KVINFO01"
 struct CellPage {
   alignas(128) std::atomic<uint64_t> consumed;       // completion cells consumed by the client
   alignas(128) std::atomic<uint32_t> client_sleeps;  // 1: waits on the doorbell futex; 2: on the
-                                                     // notify eventfd; 3: both
+                                                     // notify bell; 3: both
   alignas(128) std::atomic<uint64_t> heartbeat;      // telemetry only
   uint8_t pad[4096 - 3 * 128];
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <system_error>
 #include <thread>
 
@@ -65,16 +66,15 @@ void discard_fd(UniqueFd fd) {
 }
 
 void discard_fds(std::vector<UniqueFd> fds) {
-  std::vector<int> numbers;
-  for (UniqueFd& fd : fds)
-    if (fd && !is_memory_file(fd.get())) numbers.push_back(fd.release());
-  if (numbers.empty()) return;
+  std::erase_if(fds, [](const UniqueFd& fd) { return !fd; });
+  if (fds.empty()) return;
+  const auto given = std::make_shared<std::vector<UniqueFd>>(std::move(fds));
   static std::atomic<uint32_t> waiting{0};
   constexpr uint32_t kWaitingMax = 16;
   if (waiting.fetch_add(1, std::memory_order_relaxed) < kWaitingMax) {
     try {
-      std::thread([numbers] {
-        for (const int number : numbers) ::close(number);
+      std::thread([given] {
+        given->clear();
         waiting.fetch_sub(1, std::memory_order_relaxed);
       }).detach();
       return;
@@ -83,6 +83,8 @@ void discard_fds(std::vector<UniqueFd> fds) {
     }
   }
   waiting.fetch_sub(1, std::memory_order_relaxed);
+  for (UniqueFd& fd : *given)
+    if (!is_memory_file(fd.get())) (void)fd.release();
 }
 
 Result<FileFacts> file_facts(int fd) {

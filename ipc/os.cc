@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <boost/interprocess/mapped_region.hpp>
@@ -100,6 +101,18 @@ void eventfd_drain(int fd) {
   uint64_t count = 0;
   while (::read(fd, &count, sizeof count) < 0 && errno == EINTR) {
   }
+}
+
+// A timer: arming it is one step that doesn't depend on what its other holders do.
+Result<UniqueFd> make_bell() {
+  UniqueFd fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!fd) return os_error("timerfd_create", errno);
+  return fd;
+}
+
+void ring_bell(int fd) {
+  const itimerspec at_once{{0, 0}, {0, 1}};
+  ::timerfd_settime(fd, 0, &at_once, nullptr);
 }
 
 void random_bytes(std::span<std::byte> out) {

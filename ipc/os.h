@@ -69,11 +69,15 @@ Result<FileFacts> file_facts(int fd);
 
 // True when the fd is memory: a memfd, or a file of tmpfs or hugetlbfs. Never waits for anybody.
 bool is_memory_file(int fd);
-// Closes an fd that a peer chose. The close of a file whose file system is a process or another
-// machine waits for that one, for ever if it wants: so what isn't memory is closed by a thread of
-// its own; beyond a few that wait at once, it is left open.
+// Closes an fd that a peer chose, in a thread of its own: the last close of much memory takes long,
+// and that of a file whose file system is a process or another machine waits for that one, for ever
+// if it wants. Beyond a few threads that wait at once, what isn't memory is left open.
 void discard_fd(UniqueFd fd);
 void discard_fds(std::vector<UniqueFd> fds);  // by one thread
+
+// Closes a peer's socket. What it has sent and nobody has read may carry fds: the kernel would close
+// those with the socket, in this thread, so they are taken out and discarded first.
+void close_peer_socket(UniqueFd socket);
 
 // One SOCK_SEQPACKET message with fds. receive: discards everything and fails on truncation or more
 // fds than asked.
@@ -99,7 +103,11 @@ void futex_wake(std::atomic<uint32_t>& word);
 
 Result<UniqueFd> make_eventfd();
 void eventfd_signal(int fd);
-void eventfd_drain(int fd);
+void eventfd_drain(int fd);  // of a bell too
+// A bell is readable from ring_bell() until its 8 bytes are read. For fds that a peer holds too: he
+// may make an eventfd full and blocking, and who signals it waits for him; here nobody ever waits.
+Result<UniqueFd> make_bell();
+void ring_bell(int fd);
 void random_bytes(std::span<std::byte> out);
 uint64_t monotonic_ns();
 

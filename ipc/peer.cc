@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kMessageFdsMax = 253;  // the most that Linux passes; the rest it would close here
 constexpr int kSoPeerPidfd = 77;       // kernel 6.5; Debian 12's headers lack the name
 
-using ControlBuffer = std::array<std::byte, CMSG_SPACE(sizeof(int) * kMessageFdsMax)>;
+using ControlBuffer = std::array<std::byte, CMSG_SPACE(sizeof(int) * kMessageFdsMax) +
+                                                CMSG_SPACE(sizeof(ucred))>;
 
 // Takes every fd out of the message, so that none is lost when the message is then refused.
 void take_fds(msghdr& message, std::vector<UniqueFd>& fds) {
@@ -110,6 +111,31 @@ Result<size_t> receive_message(int socket, std::span<std::byte> buffer, std::vec
   fds.clear();
   if (!refused.ok()) return refused;
   return size_t{0};
+}
+
+void close_peer_socket(UniqueFd socket) {
+  if (!socket) return;
+  ::shutdown(socket.get(), SHUT_RDWR);  // from here on nothing can be added
+  // An empty message and the end both read as 0: with credentials asked for, only a message has
+  // something beside it.
+  const int on = 1;
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  std::vector<UniqueFd> fds;
+  for (;;) {
+    std::byte byte{};
+    iovec part{&byte, 1};
+    alignas(cmsghdr) ControlBuffer control{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t got = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 || (got == 0 && message.msg_controllen == 0)) break;
+    take_fds(message, fds);
+  }
+  discard_fds(std::move(fds));
 }
 
 Result<PeerIdentity> peer_identity(int socket) {

@@ -69,7 +69,7 @@ class CompletionProducer {
             Bytes payload);  // takes one reserved cell; payload <= 4032 bytes
   void unreserve(uint32_t cells);
   // Makes all pushed cells visible; rings the doorbell. Returns the client's `client_sleeps` bits:
-  // 1 futex wake needed, 2 notify eventfd needed.
+  // 1 futex wake needed, 2 notify bell needed.
   uint32_t publish();
 
  private:

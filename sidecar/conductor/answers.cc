@@ -166,7 +166,7 @@ void publish_all(World& world) {
     if (session->ended) continue;
     const uint32_t sleeps = session->out.publish();
     if ((sleeps & 1) != 0) futex_wake(session->memory.info().doorbell);
-    if ((sleeps & 2) != 0 && session->share.notify) eventfd_signal(session->share.notify.get());
+    if ((sleeps & 2) != 0 && session->share.notify) ring_bell(session->share.notify.get());
     if (session->memory_fault)
       end_session(world, *session, "engine memory vanished under a copy", true);
   }

@@ -21,6 +21,7 @@ constexpr uint64_t kListening = 0;  // no connection has number 0
 
 constexpr size_t kMessageBytesMax = 512;
 constexpr int kMessagesPerTurn = 16;
+constexpr int kAcceptsPerTurn = 16;
 constexpr int kEventsPerTurn = 64;
 constexpr uint64_t kSweepNs = 10'000'000;
 constexpr uint64_t kAcceptPauseNs = 1'000'000'000;
@@ -105,7 +106,7 @@ Listener::Turn Listener::turn(uint64_t timeout_ns) {
     if (kind == kOther) turn.other = true;
     if (kind == kOther || kind == kKick) continue;  // it was to end the sleep, and has
     if (number == kListening) {
-      accept_all();
+      accept_some();
       continue;
     }
     const auto found = connections_.find(number);  // an earlier event may have closed it
@@ -119,8 +120,8 @@ Listener::Turn Listener::turn(uint64_t timeout_ns) {
   return turn;
 }
 
-void Listener::accept_all() {
-  while (half_open_ < options_.half_open_max) {
+void Listener::accept_some() {
+  for (int i = 0; i < kAcceptsPerTurn && half_open_ < options_.half_open_max; ++i) {
     UniqueFd fd(::accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -135,7 +136,10 @@ void Listener::accept_all() {
     connection->number = ++last_number_;
     connection->deadline_ns = clock_.now_ns() + options_.step_timeout_ns;
     Result<PeerIdentity> peer = peer_identity(fd.get());
-    if (!peer || !watch(fd.get(), connection->number, kSocket)) continue;
+    if (!peer || !watch(fd.get(), connection->number, kSocket)) {
+      close_on_reaper(std::move(fd));
+      continue;
+    }
     connection->peer = peer.take();
     connection->socket = std::move(fd);
     const bool too_many = half_open_of(connection->peer.uid) >= options_.half_open_per_uid;
@@ -310,7 +314,15 @@ void Listener::close(Connection& connection, const char* reason) {
     if (*fd) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
   // Somebody else may hold a duplicate of the socket; the peer is to see the end at once.
   ::shutdown(connection.socket.get(), SHUT_RDWR);
+  close_on_reaper(std::move(connection.socket));
   connections_.erase(connection.number);
+}
+
+// What the peer has sent and nobody has read may be much.
+void Listener::close_on_reaper(UniqueFd fd) {
+  auto socket = std::make_shared<UniqueFd>(std::move(fd));
+  auto errand = make_errand([socket] { close_peer_socket(std::move(*socket)); }, nullptr);
+  if (!reaper_.submit(std::move(errand))) errand->run();
 }
 
 void Listener::end_overdue(uint64_t now_ns) {

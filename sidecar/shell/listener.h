@@ -63,7 +63,8 @@ class Listener {
     bool busy = false, other = false;
   };
   Turn turn(uint64_t timeout_ns);
-  void accept_all();
+  void accept_some();
+  void close_on_reaper(UniqueFd fd);
   void set_accepting(bool accepting);
   void handle(Connection& connection, uint32_t kind);
   void read_socket(Connection& connection);

@@ -3,6 +3,7 @@
 wrong."""
 import array
 import collections
+import contextlib
 import mmap
 import os
 import socket
@@ -188,7 +189,8 @@ class RawPeer(Door):
             ready = readable([self.notify, self.socket], end - time.monotonic())
             assert ready, f"no answer in {seconds} s"
             if self.notify in ready:
-                os.read(self.notify, 8)
+                with contextlib.suppress(BlockingIOError):  # it was rung once more just now
+                    os.read(self.notify, 8)
             elif self.published() == self.read and self.hung_up(0):
                 raise HungUp
         place = INFO_BYTES + self.read % self.geometry.completion_cells * ANSWER_BYTES

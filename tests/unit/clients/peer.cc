@@ -168,7 +168,7 @@ bool Peer::serve(Session& session) {
   }
   const uint32_t sleepers = session.out->publish();
   if ((sleepers & 1) != 0) futex_wake(session.share->memory().info().doorbell);
-  if ((sleepers & 2) != 0) eventfd_signal(session.share->notify.get());
+  if ((sleepers & 2) != 0) ring_bell(session.share->notify.get());
   return any;
 }
 

@@ -76,6 +76,24 @@ TEST(Eventfd, IsReadableUntilItIsDrained) {
   eventfd_drain(fd->get());  // nothing there: returns at once
 }
 
+TEST(Bell, IsReadableUntilItIsReadAndHoldsNobodyWhoRingsIt) {
+  auto fd = make_bell();
+  ASSERT_TRUE(fd.ok());
+  pollfd state{fd->get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&state, 1, 0), 0);
+  ring_bell(fd->get());
+  EXPECT_EQ(::poll(&state, 1, 5000), 1);
+  eventfd_drain(fd->get());
+  EXPECT_EQ(::poll(&state, 1, 0), 0);
+  // What another holder can do to it: flags are the open file's, not the descriptor's.
+  ASSERT_EQ(::fcntl(fd->get(), F_SETFL, 0), 0);
+  const uint64_t nearly_full = UINT64_MAX - 1;
+  (void)!::write(fd->get(), &nearly_full, sizeof nearly_full);
+  ring_bell(fd->get());
+  ring_bell(fd->get());
+  EXPECT_EQ(::poll(&state, 1, 5000), 1);
+}
+
 // The letter of /proc/self/task/TID/stat: S = sleeps.
 char thread_state(int tid) {
   std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/stat");

@@ -84,6 +84,26 @@ TEST(Messages, ASocketThatWouldLingerAtItsCloseNoLongerDoes) {
   EXPECT_EQ(left.l_onoff, 0);
 }
 
+// Also behind an empty message, which reads like the end.
+TEST(Messages, ThatNobodyReadKeepNobodyWhoClosesTheirSocket) {
+  Pair pair;
+  UniqueFd passed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const linger an_hour{1, 3600};
+  ASSERT_EQ(::setsockopt(passed.get(), SOL_SOCKET, SO_LINGER, &an_hour, sizeof an_hour), 0);
+  Pipe pipe;
+  const int sent[] = {passed.get(), pipe.out.get()};
+  ASSERT_TRUE(send_message(pair.a.get(), as_bytes("bad"), {}).ok());
+  ASSERT_TRUE(send_message(pair.a.get(), {}, {}).ok());
+  ASSERT_TRUE(send_message(pair.a.get(), as_bytes("hello"), sent).ok());
+  pipe.out.reset();
+  close_peer_socket(std::move(pair.b));
+  EXPECT_TRUE(wait_for(pipe.in.get()));  // closed, in whichever thread
+  linger left{1, 1};
+  socklen_t length = sizeof left;
+  ASSERT_EQ(::getsockopt(passed.get(), SOL_SOCKET, SO_LINGER, &left, &length), 0);
+  EXPECT_EQ(left.l_onoff, 0) << "it was closed as it came: that can take as long as it lingers";
+}
+
 TEST(Messages, LongerThanTheBufferAreRefusedAndTheirFdsClosed) {
   Pair pair;
   Pipe pipe;

@@ -66,6 +66,41 @@ TEST_F(ListenerTest, APeerThatStallsBeforeHelloOrBeforeReadyIsEndedAtItsDeadline
   expect_serving();
 }
 
+TEST_F(ListenerTest, AFloodOfConnectionsKeepsATurnFromNobody) {
+  std::vector<UniqueFd> flood;
+  for (int i = 0; i < 40; ++i) flood.push_back(connect());
+  listener_->step();
+  EXPECT_EQ(listener_->half_open(), 16u);
+  const auto refused = [&] {
+    return std::count_if(flood.begin(), flood.end(), [](const UniqueFd& fd) {
+      pollfd state{fd.get(), POLLIN, 0};
+      return ::poll(&state, 1, 0) == 1;
+    });
+  };
+  EXPECT_EQ(refused(), 0) << "a turn takes some, however many there are";
+  settle();
+  EXPECT_EQ(refused(), 24);
+}
+
+// The kernel closes what a socket still holds in the thread that closes the socket, and a
+// descriptor's sender chooses how long that takes.
+TEST_F(ListenerTest, DescriptorsBehindABadMessageAreDiscardedLikeThoseThatWereRead) {
+  UniqueFd passed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const linger an_hour{1, 3600};
+  ASSERT_EQ(::setsockopt(passed.get(), SOL_SOCKET, SO_LINGER, &an_hour, sizeof an_hour), 0);
+  const int sent[] = {passed.get()};
+  const UniqueFd fd = connect();
+  const std::byte bad{};
+  say(fd, bytes_of(bad));
+  EXPECT_TRUE(send_message(fd.get(), bytes_of(bad), sent).ok());
+  settle();
+  EXPECT_EQ(listener_->connections(), 0u);
+  linger left{1, 1};
+  socklen_t length = sizeof left;
+  ASSERT_EQ(::getsockopt(passed.get(), SOL_SOCKET, SO_LINGER, &left, &length), 0);
+  EXPECT_EQ(left.l_onoff, 0);
+}
+
 // Clients that come and go, or are refused, again and again: each cause of a line has its budget.
 TEST_F(ListenerTest, AFloodOfClientsThatComeAndGoWritesAFewLines) {
   static std::map<std::string, uint32_t> lines;
