@@ -36,7 +36,7 @@ class Weights(NamedTuple):
     known: bool  # False: the revision is this engine's alone, because nobody could find it out
 
 
-def weights_of(model_config: Any, load_config: Any, engine_id: str) -> Weights:
+def weights_of(model_config: Any, load_config: Any, own_id: str) -> Weights:
     """Of one of vLLM's ModelConfigs (the target's or a draft's). Reads files; asks no network."""
     path = str(model_config.model)
     snapshot = _SNAPSHOT.search(path)
@@ -46,21 +46,21 @@ def weights_of(model_config: Any, load_config: Any, engine_id: str) -> Weights:
     if getattr(load_config, "load_format", None) == "dummy":
         return Weights(name, f"dummy seed {model_config.seed}", True)
     if getattr(model_config, "model_weights", ""):  # of an object store: a copy lies anywhere
-        return Weights(str(model_config.model_weights), f"unknown of {engine_id}", False)
+        return Weights(str(model_config.model_weights), f"unknown of {own_id}", False)
     if snapshot:
         return Weights(name, snapshot.group(2), True)
     if os.path.isdir(path):
         try:
             return Weights(name, folder_fingerprint(path), True)
         except OSError:
-            return Weights(name, f"unknown of {engine_id}", False)
+            return Weights(name, f"unknown of {own_id}", False)
     if os.path.isfile(path):
         try:
             return Weights(os.path.basename(path), file_fingerprint(path).hex(), True)
         except OSError:
-            return Weights(name, f"unknown of {engine_id}", False)
+            return Weights(name, f"unknown of {own_id}", False)
     commit = hub_commit(path, model_config)
-    return Weights(name, commit or f"unknown of {engine_id}", commit is not None)
+    return Weights(name, commit or f"unknown of {own_id}", commit is not None)
 
 
 def hub_commit(model: str, model_config: Any) -> Optional[str]:

@@ -20,7 +20,7 @@ from ..identity import Coordinate, NamespaceFields, Part
 from ..status import Policy
 from .fingerprint import digest_of, weights_of
 from .groups import Group, group_of, is_same_on_all_ranks
-from .settings import Settings
+from .settings import Settings, own_id
 
 # Rotary embeddings whose values don't depend on the longest sequence that the engine allows.
 ROPE_WITHOUT_LENGTH = {"default", "linear", "llama3", "yarn", "mrope", "bailing_mrope", "dynamic",
@@ -122,7 +122,7 @@ def check_one_node(vllm_config: Any) -> None:
 def _common(vllm_config: Any, kv_cache_config: Any, settings: Settings) -> Dict[str, Any]:
     """What is the same in all groups, as arguments of NamespaceFields."""
     model = vllm_config.model_config
-    weights = weights_of(model, vllm_config.load_config, settings.engine_id)
+    weights = weights_of(model, vllm_config.load_config, settings.own_id)
     tp, pp, cp = _sizes(vllm_config)
     layout = getattr(kv_cache_config, "kv_cache_layout", None) or os.environ.get(
         "VLLM_KV_CACHE_LAYOUT") or "default"
@@ -179,7 +179,7 @@ def config_digest(vllm_config: Any) -> str:
         chosen["length"] = model.max_model_len
     if getattr(vllm_config.cache_config, "calculate_kv_scales", False):
         # Scales come from this engine's first prompts: nobody else has them.
-        chosen["scales"] = vllm_config.kv_transfer_config.engine_id
+        chosen["scales"] = own_id(vllm_config)
     return digest_of(chosen)
 
 
@@ -214,7 +214,7 @@ def draft_model(vllm_config: Any, settings: Settings) -> str:
     if model.model == target.model:
         return f"{method} of the model"
     load = getattr(speculative, "draft_load_config", None) or vllm_config.load_config
-    weights = weights_of(model, load, settings.engine_id)
+    weights = weights_of(model, load, settings.own_id)
     return f"{method} {weights.model} {weights.revision}"
 
 
@@ -223,7 +223,7 @@ def key_scheme(vllm_config: Any, settings: Settings) -> str:
     algorithm = getattr(vllm_config.cache_config, "prefix_caching_hash_algo", "sha256")
     seed = os.environ.get("PYTHONHASHSEED")
     if seed is None and random_seed_remedy(vllm_config) is not None:
-        return f"vllm {algorithm} seed of {settings.engine_id}"
+        return f"vllm {algorithm} seed of {settings.own_id}"
     text = "default" if seed is None else hashlib.blake2b(
         seed.encode(), digest_size=8, person=b"kvs-seed").hexdigest()
     return f"vllm {algorithm} seed {text}"
@@ -253,7 +253,7 @@ def sharing_hints(vllm_config: Any, settings: Settings) -> List[str]:
     """Why pages of this engine wouldn't be found by others, each with its remedy. For the log."""
     hints = [random_seed_remedy(vllm_config)]
     if settings.revision is None:
-        weights = weights_of(vllm_config.model_config, vllm_config.load_config, settings.engine_id)
+        weights = weights_of(vllm_config.model_config, vllm_config.load_config, settings.own_id)
         if not weights.known:
             hints.append(f"which revision of {weights.model} this is can't be found out here, so "
                          "its pages are this engine's alone; set revision in "

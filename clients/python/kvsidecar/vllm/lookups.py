@@ -8,7 +8,7 @@ import logging
 import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from .. import Namespace, Op, Pool, PreparedLookup
+from .. import Namespace, Op, Pool, PreparedLookup, Status
 from .metrics import Recorder
 from .pages import Geometry, Keys
 from .question import Question
@@ -61,6 +61,8 @@ class Lookups:
         # The daemon let a deadline pass: until it answers again nobody waits for it.
         self._silent = False
         self._complained = False
+        # Somebody else has begun a generation that this engine doesn't belong to.
+        self.cleared_by_others = False
         self._namespaces: Dict[int, Namespace] = {}  # that _prepared is for
         self._prepared: Dict[float, Dict[int, PreparedLookup]] = {}  # per lease and page size
 
@@ -172,9 +174,10 @@ class Lookups:
                                        (last.finished_ns - last.submitted_ns) * 1e-9)
             return True
         self._recorder.count("lookup_failed")
+        status, text = question.failure
+        self.cleared_by_others |= status == Status.STALE_NAMESPACE
         if not self._complained:
             self._complained = True
-            status, text = question.failure
             logger.warning("kvsidecar: a lookup ended %s %s (said once)", status.name, text)
         return False
 
@@ -245,6 +248,7 @@ class Lookups:
             ask.closed = False
             ask.scout = None
         self._failed.clear()
+        self.cleared_by_others = False
 
     def _give_up(self, ask: Ask) -> None:
         ask.closed = True

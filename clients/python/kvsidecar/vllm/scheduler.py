@@ -230,10 +230,7 @@ class SchedulerSide:
         self.recorder.count("resets")
         if how == "keep":
             return True
-        self._lookups.drop_all()
-        for track in self._requests.tracks.values():
-            track.present = {}
-        self._life += 1  # also for the workers: what they are loading is of before
+        self._forget_all()
         client = self.session.client
         if how == "clear" and client is not None:
             self._clearing = [client.clear(namespace)
@@ -241,6 +238,12 @@ class SchedulerSide:
         else:
             self._detach()
         return True
+
+    def _forget_all(self) -> None:
+        self._lookups.drop_all()
+        for track in self._requests.tracks.values():
+            track.present = {}
+        self._life += 1  # also for the workers: what they are loading is of before
 
     def _detach(self) -> None:
         self._detached += 1
@@ -250,6 +253,12 @@ class SchedulerSide:
         """When the daemon has begun another generation all attach anew; what is still put into the
         one before is refused. Where it couldn't, its pages must not be met again: this engine goes
         on in namespaces of its own."""
+        if self._lookups.cleared_by_others and not self._clearing:
+            logger.warning("kvsidecar: somebody else has cleared this engine's namespace. Whether "
+                           "its weights are those of the new generation isn't known: it uses "
+                           "namespaces of its own from here on; restart it to share again")
+            self._forget_all()
+            return self._detach()
         if not self._clearing or not all([op.finished for op in self._clearing]):
             return
         failed = [op.result() for op in self._clearing if not op.result().ok]

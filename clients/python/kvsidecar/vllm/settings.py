@@ -107,6 +107,7 @@ class Settings:
     """Times are in seconds, whatever the key's unit was."""
 
     engine_id: str  # of vLLM, the same in all processes of one engine (one per DP replica)
+    own_id: str  # and of this one start of it: what nobody else may find is named by it
     stores: bool  # kv_producer, kv_both
     loads: bool  # kv_consumer, kv_both
     socket: Optional[str]  # None: $KVSIDECAR_SOCKET, else the daemon's default
@@ -128,7 +129,7 @@ class Settings:
 
     @classmethod
     def read(cls, vllm_config: Any) -> "Settings":
-        """From a VllmConfig, of which only kv_transfer_config is looked at. Raises Misuse for an
+        """From a VllmConfig: its kv_transfer_config and instance_id. Raises Misuse for an
         unknown or mistyped key (naming the nearest known one), a value out of range, events =
         daemon, and a loading role with kv_load_failure_policy = fail."""
         transfer = vllm_config.kv_transfer_config
@@ -144,8 +145,15 @@ class Settings:
             raise Misuse(f"{WHERE} is {given!r}; give a JSON object of keys and values")
         values = {setting: _read(name, key, given[name]) if name in given else _default(key)
                   for name, (setting, key) in KEYS.items()}
-        return cls(engine_id=str(transfer.engine_id), stores=role != "kv_consumer", loads=loads,
-                   hints=tuple(_hints(given)), **values)
+        return cls(engine_id=str(transfer.engine_id), own_id=own_id(vllm_config),
+                   stores=role != "kv_consumer", loads=loads, hints=tuple(_hints(given)), **values)
+
+
+def own_id(vllm_config: Any) -> str:
+    """An operator may give every start of an engine the same engine id; vLLM's instance id, made
+    anew with each VllmConfig and handed to all processes, tells them apart."""
+    instance = getattr(vllm_config, "instance_id", "")
+    return f"{vllm_config.kv_transfer_config.engine_id} {instance}".rstrip()
 
 
 _POLICY = (

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: when somebody else clears an engine's namespace, its pages of before are found by nobody,
+what it stores afterwards by itself alone, and it goes on.
+
+Method: another client clears in the middle of an engine's life; then it, a replica and a fresh
+engine ask for the same prompts.
+"""
+import kvsidecar
+from scene import (daemon, filled, forget, make_rig, prompt, seed, settle,  # noqa: F401
+                   whole)
+from waiting import eventually
+
+PROMPTS = [prompt(i, 150) for i in range(3)]
+
+
+def clear(daemon, rig):
+    with kvsidecar.Client(daemon.socket) as other:
+        for space in rig.connector._scheduler._spaces:
+            assert other.clear(other.attach(space.fields)).result().ok
+
+
+def found(rig, name):
+    """Tokens of the prompts that the connector brings to an empty prefix cache."""
+    before = rig.hits
+    assert rig.scheduler.reset_prefix_cache()
+    rig.generate(PROMPTS, name=name)
+    return rig.hits - before
+
+
+def test_a_clear_by_somebody_else_leaves_an_engine_to_itself(make_rig, settle, daemon):
+    rig, replica = make_rig(), make_rig()
+    rig.generate(PROMPTS, name="first")
+    settle()
+    assert found(replica, "replica") == whole(PROMPTS)
+    clear(daemon, rig)
+    assert found(rig, "cleared") == 0
+    names = iter(range(1000))
+    eventually(lambda: found(rig, f"again{next(names)}") == whole(PROMPTS), "it finds its own pages")
+    settle()
+    assert found(replica, "cleared") == 0
+    fresh = make_rig()
+    assert found(fresh, "fresh") == 0
+    settle()
+    assert found(make_rig(), "shared") == whole(PROMPTS)
+    for each in (rig, replica, fresh):
+        each.check_empty()
+
+
+def test_resets_that_clear_follow_each_other(make_rig, settle):
+    rig = make_rig({"on_reset": "clear"})
+    for life in range(3):
+        names = iter(range(1000))
+        assert found(rig, f"new{life}") == 0
+        eventually(lambda: found(rig, f"{life}.{next(names)}") == whole(PROMPTS),
+                   "it finds what came after the reset")
+        settle()
+        assert rig.scheduler.reset_prefix_cache(reset_connector=True)
