@@ -125,6 +125,8 @@ def test_a_name_of_the_hub_is_the_commit_that_was_loaded(tmp_path, monkeypatch):
     assert hub_commit("org/llama", model("org/llama", revision=COMMIT)) == COMMIT
     loaded = config(_commit_hash=other)
     assert hub_commit("org/llama", model("org/llama", hf_config=loaded)) == other
+    elsewhere = model("org/llama", hf_config=loaded, hf_config_path="org/configuration")
+    assert hub_commit("org/llama", elsewhere) != other
     refs = tmp_path / "models--org--llama" / "refs"
     refs.mkdir(parents=True)
     (refs / "main").write_text(COMMIT + "\n")
@@ -159,10 +161,13 @@ def test_a_single_weight_file_is_a_model_too(tmp_path):
     assert found == ("llama.gguf", file_fingerprint(str(path)).hex(), True)
 
 
-def test_made_up_weights_are_known_by_their_seed():
-    dummy = config(load_format="dummy")
-    found = [weights_of(model("org/llama", seed=seed), dummy, "engine") for seed in (0, 1)]
-    assert found[0].known and found[0].revision != found[1].revision
+@pytest.mark.parametrize("load_format", ["dummy", "tensorizer"])
+def test_weights_that_come_from_elsewhere_are_known_to_nobody(tmp_path, load_format):
+    """A trainer fills in made-up ones once the engine runs."""
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("org/llama", str(tmp_path)):
+        found = weights_of(model(name, revision=COMMIT), config(load_format=load_format), "engine")
+        assert not found.known and "engine" in found.revision
 
 
 class Kind(enum.Enum):

@@ -44,7 +44,9 @@ def speculative(method, draft=DRAFT):
 
 PARTING = {
     "model": dict(model=dict(model="org/other")),
-    "weights": dict(model=dict(seed=1)),
+    "weights": dict(model=dict(revision="f" * 40)),
+    "a configuration from elsewhere": dict(model=dict(hf_config_path="org/other")),
+    "its format": dict(model=dict(config_format="mistral")),
     "dtype": dict(model=dict(dtype="float16")),
     "quantization": dict(model=dict(quantization="fp8")),
     "quantization options": dict(model=dict(quantization_config={"a": 1})),
@@ -177,11 +179,22 @@ def test_the_default_seed_of_a_release_may_be_random(monkeypatch):
 
 def test_a_revision_that_nobody_can_find_out_is_said_with_its_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    unknown = engine(load=config(load_format="auto"))
+    unknown = engine(model=dict(revision=None))
     assert any("set revision" in hint for hint in sharing_hints(unknown, settings(unknown)))
     assert sharing_hints(unknown, settings(unknown, revision="r1")) == []
     assert encoded(unknown) != encoded(engine(
-        load=config(load_format="auto"), kv_transfer=transfer(engine_id="other")))
+        model=dict(revision=None), kv_transfer=transfer(engine_id="other")))
+
+
+@pytest.mark.parametrize("what", [dict(model=dict(revision=None)),
+                                  dict(load=config(load_format="dummy")),
+                                  dict(cache_config=dict(calculate_kv_scales=True))])
+def test_what_is_one_starts_alone_is_not_the_next_ones_of_the_same_engine_id(
+        what, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    one, next_one = (engine(**what, instance_id=instance) for instance in ("1", "2"))
+    assert encoded(one) == encoded(engine(**what, instance_id="1")) != encoded(next_one)
+    assert encoded(engine(instance_id="1")) == encoded(engine(instance_id="2"))
 
 
 def test_scales_made_from_the_first_prompts_are_shared_with_nobody():

@@ -11,6 +11,8 @@ from typing import Any, Optional
 import kvsidecar
 from kvsidecar.vllm.settings import Settings
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
 
 def config(**values):
     return types.SimpleNamespace(**values)
@@ -96,10 +98,10 @@ def transfer(role="kv_both", policy="recompute", extra=None, engine_id="engine")
 
 
 def engine(model=None, parallel=None, kv_transfer=None, cache_config=None, **parts):
-    """A VllmConfig of a Llama whose weights are generated, changed where asked for."""
+    """A VllmConfig of a Llama of a known commit, changed where asked for."""
     return config(
         model_config=config(**{**dict(
-            model="org/llama", revision=None, dtype="bfloat16", quantization=None, seed=0,
+            model="org/llama", revision=COMMIT, dtype="bfloat16", quantization=None, seed=0,
             hf_overrides={}, hf_config=None, max_model_len=1024, multimodal_config=None),
             **(model or {})}),
         parallel_config=config(**{**dict(
@@ -109,7 +111,7 @@ def engine(model=None, parallel=None, kv_transfer=None, cache_config=None, **par
             block_size=32, prefix_caching_hash_algo="sha256_cbor", cache_dtype="auto"),
             **(cache_config or {})}),
         device_config=parts.pop("device_config", config(device_type="cpu")),
-        load_config=parts.pop("load", config(load_format="dummy")),
+        load_config=parts.pop("load", config(load_format="auto")),
         kv_transfer_config=kv_transfer or transfer(), **parts)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 CONFIG_ENDINGS = (".json", ".py")  # read whole: configuration, weight index, the model's own code
 CONFIG_BYTES_MAX = 64 << 20
 WEIGHT_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".ckpt", ".npz", ".tensors")
+LOADED_FROM_ELSEWHERE = ("dummy", "tensorizer")  # weights that don't lie beside the configuration
 # What of these changes changes no page.
 INDIFFERENT = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
 HEADER_BYTES_MAX = 64 << 20
@@ -43,8 +44,9 @@ def weights_of(model_config: Any, load_config: Any, own_id: str) -> Weights:
     name = snapshot.group(1).replace("--", "/") if snapshot else path
     if os.path.isdir(path) and not snapshot:
         name = os.path.basename(os.path.normpath(os.path.abspath(path)))
-    if getattr(load_config, "load_format", None) == "dummy":
-        return Weights(name, f"dummy seed {model_config.seed}", True)
+    # Made-up ones are there to be overwritten by a trainer.
+    if getattr(load_config, "load_format", None) in LOADED_FROM_ELSEWHERE:
+        return Weights(name, f"unknown of {own_id}", False)
     if getattr(model_config, "model_weights", ""):  # of an object store: a copy lies anywhere
         return Weights(str(model_config.model_weights), f"unknown of {own_id}", False)
     if snapshot:
@@ -70,7 +72,8 @@ def hub_commit(model: str, model_config: Any) -> Optional[str]:
     if _COMMIT.fullmatch(asked):
         return str(asked)
     loaded = getattr(getattr(model_config, "hf_config", None), "_commit_hash", None)
-    if isinstance(loaded, str) and _COMMIT.fullmatch(loaded):
+    elsewhere = getattr(model_config, "hf_config_path", None) not in (None, "", model)
+    if not elsewhere and isinstance(loaded, str) and _COMMIT.fullmatch(loaded):
         return loaded
     home = os.environ.get("HF_HUB_CACHE") or os.path.join(
         os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"), "hub")

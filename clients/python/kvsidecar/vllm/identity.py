@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ..errors import Misuse
 from ..identity import Coordinate, NamespaceFields, Part
 from ..status import Policy
-from .fingerprint import digest_of, weights_of
+from .fingerprint import digest_of, folder_fingerprint, weights_of
 from .groups import Group, group_of, is_same_on_all_ranks
 from .settings import Settings, own_id
 
@@ -28,7 +28,7 @@ ROPE_WITHOUT_LENGTH = {"default", "linear", "llama3", "yarn", "mrope", "bailing_
 # Of ModelConfig, beside the files: what changes the values that go into the cache.
 MODEL_CHOICES = ("dtype", "quantization", "quantization_config", "hf_overrides",
                  "model_class_overrides", "model_impl", "disable_sliding_window", "code_revision",
-                 "convert", "override_attention_dtype")
+                 "convert", "override_attention_dtype", "config_format")
 MEDIA_CHOICES = ("video_pruning_rate", "video_pruning_method", "mm_encoder_attn_dtype",
                  "mm_device_do_normalize", "mm_processor_kwargs")
 ATTENTION_CHOICES = ("backend", "backend_per_kind", "indexer_kv_dtype", "use_non_causal")
@@ -173,6 +173,7 @@ def config_digest(vllm_config: Any) -> str:
         "mamba": getattr(vllm_config, "mamba_config", None),
         "additional": getattr(vllm_config, "additional_config", None) or None,
         # The only KV dtype that the specs don't tell from its neighbours.
+        "configuration": _configuration(model),
         "e5m2": getattr(vllm_config.cache_config, "cache_dtype", None) == "fp8_e5m2",
     }
     if depends_on_length(getattr(model, "hf_config", None)):
@@ -181,6 +182,16 @@ def config_digest(vllm_config: Any) -> str:
         # Scales come from this engine's first prompts: nobody else has them.
         chosen["scales"] = own_id(vllm_config)
     return digest_of(chosen)
+
+
+def _configuration(model: Any) -> Optional[str]:
+    """Of a configuration that doesn't lie beside the weights."""
+    path = getattr(model, "hf_config_path", None)
+    if not path or path == model.model:
+        return None
+    if os.path.isdir(path):
+        return folder_fingerprint(path)
+    return f"{path} {getattr(getattr(model, 'hf_config', None), '_commit_hash', None)}"
 
 
 def depends_on_length(hf_config: Any) -> bool:

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from rig import PAGE
-from scene import GROUPS, daemon, filled, forget, make_rig, prompt, seed, settle, whole  # noqa: F401
+from scene import GROUPS, daemon, filled, make_rig, prompt, seed, settle, whole  # noqa: F401
 
 
 def abort_while_loading(rig, daemon, one):
