@@ -64,6 +64,16 @@ def test_another_byte_in_any_file_is_another_adapter(known, tmp_path, change):
     assert before[0] == after[0] == USABLE and before[1] != after[1]
 
 
+def test_the_same_adapter_applied_otherwise_is_another(tmp_path):
+    found = []
+    for choices in (b"", b"a", b"b", b"a"):
+        known = Adapters(choices=choices)
+        found.append(settled(known, lora(1, "a", write(tmp_path / "a"))))
+        known.close()
+    assert found[1] == found[3] and {len(content_id) for _, content_id in found} == {16}
+    assert len(set(found)) == 3
+
+
 def test_bytes_that_move_from_one_file_to_its_neighbour_are_another_adapter(known, tmp_path):
     before = settled(known, lora(1, "a", write(tmp_path / "a", weights=b"xy", config=b"z")))
     after = settled(known, lora(2, "a", write(tmp_path / "b", weights=b"y", config=b"zx")))

@@ -13,8 +13,8 @@ import kvsidecar
 from kvsidecar import Coordinate, Misuse
 from kvsidecar.status import Policy
 from kvsidecar.vllm import identity
-from kvsidecar.vllm.identity import (coordinates, cpu_flags, depends_on_length, own_coordinate,
-                                     sharing_hints)
+from kvsidecar.vllm.identity import (adapter_choices, coordinates, cpu_flags, depends_on_length,
+                                     own_coordinate, sharing_hints)
 from vllm_fakes import (ChunkedLocalAttentionSpec, CircularBufferSpec, CrossAttentionSpec,
                         FullAttentionSpec, MambaSpec, MLAAttentionSpec, SinkFullAttentionSpec,
                         SlidingWindowSpec, UniformTypeKVCacheSpecs, cache, config, encoded, engine,
@@ -184,6 +184,19 @@ def test_a_revision_that_nobody_can_find_out_is_said_with_its_remedy(tmp_path, m
     assert sharing_hints(unknown, settings(unknown, revision="r1")) == []
     assert encoded(unknown) != encoded(engine(
         model=dict(revision=None), kv_transfer=transfer(engine_id="other")))
+
+
+def test_adapters_that_are_applied_otherwise_part_their_requests_alone():
+    def applied(**values):
+        return engine(lora_config=config(**{**dict(
+            lora_dtype="bfloat16", target_modules=None, enable_tower_connector_lora=False),
+            **values}))
+
+    assert adapter_choices(engine()) == adapter_choices(applied()) == b""
+    others = [applied(lora_dtype="float32"), applied(target_modules=["qkv_proj"]),
+              applied(target_modules=["o_proj"]), applied(enable_tower_connector_lora=True)]
+    assert len({adapter_choices(other) for other in others} | {b""}) == 5
+    assert {str(encoded(other)) for other in others} == {str(encoded())}
 
 
 @pytest.mark.parametrize("what", [dict(model=dict(revision=None)),

@@ -110,10 +110,13 @@ class Adapters:
     """One per scheduler, used by its thread. prepare() and content_id() never touch a file and
     never wait."""
 
-    def __init__(self, log: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, log: Callable[[str], None] = lambda text: None,
+                 choices: bytes = b"") -> None:
         """Starts no thread before the first adapter is seen. `log` gets a sentence, once for each
-        adapter that is unclear."""
+        adapter that is unclear. choices: how this engine applies adapters, see
+        identity.adapter_choices."""
         self._log = log
+        self._choices = choices
         self._entries: "OrderedDict[int, _Entry]" = OrderedDict()  # least recently used first
         self._known: Dict[int, Known] = {}  # written by the thread
         self._work: "queue.Queue[Optional[Tuple[int, str, int]]]" = queue.Queue(WAITING_MAX)
@@ -164,6 +167,9 @@ class Adapters:
         known = self._known[number]
         if known.state == UNCLEAR:
             return self._unclear(entry, "its files are missing or have changed")
+        if self._choices and known.content_id is not None:
+            return USABLE, hashlib.blake2b(known.content_id, digest_size=CONTENT_ID_BYTES,
+                                           key=self._choices).digest()
         return USABLE, known.content_id
 
     def close(self) -> None:

@@ -184,6 +184,20 @@ def config_digest(vllm_config: Any) -> str:
     return digest_of(chosen)
 
 
+def adapter_choices(vllm_config: Any) -> bytes:
+    """How adapters are applied, where it isn't as vLLM does by default: to which modules, in which
+    type. It changes what requests with an adapter leave in the cache, and no other."""
+    lora = getattr(vllm_config, "lora_config", None)
+    if lora is None:
+        return b""
+    dtype = getattr(lora, "lora_dtype", "auto")
+    chosen = {
+        "dtype": None if str(dtype) in ("auto", str(vllm_config.model_config.dtype)) else dtype,
+        "modules": sorted(getattr(lora, "target_modules", None) or ()),
+        "tower": getattr(lora, "enable_tower_connector_lora", False)}
+    return digest_of(chosen).encode() if any(chosen.values()) else b""
+
+
 def _configuration(model: Any) -> Optional[str]:
     """Of a configuration that doesn't lie beside the weights."""
     path = getattr(model, "hf_config_path", None)

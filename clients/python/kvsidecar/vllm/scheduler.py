@@ -12,7 +12,7 @@ from . import eras
 from .adapters import PENDING, USABLE, Adapters
 from .agenda import Agenda
 from .events import Events
-from .identity import GroupSpace, sharing_hints
+from .identity import GroupSpace, adapter_choices, sharing_hints
 from .lookups import Hit, Lookups
 from .metadata import Load, StepMetadata, StepReport, Store
 from .metrics import Recorder
@@ -40,7 +40,8 @@ class SchedulerSide:
         self.session = Session(settings, "vllm scheduler", uuid.uuid4().hex)
         self._spaces: Tuple[GroupSpace, ...] = tuple(s for s in spaces if s.kind != "none")
         self.session.attach(self._spaces, world_size(vllm_config))
-        self._adapters = Adapters(lambda text: logger.warning("kvsidecar: %s", text))
+        self._adapters = Adapters(lambda text: logger.warning("kvsidecar: %s", text),
+                                  adapter_choices(vllm_config))
         mode = getattr(vllm_config.cache_config, "mamba_cache_mode", None)
         self._requests = Requests(self._geometry, self._adapters, mode == "all")
         self._agenda = Agenda(self._requests.due)
