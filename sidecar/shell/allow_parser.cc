@@ -35,8 +35,9 @@ Status read_names(const AllowValue& value, bool groups, std::vector<uint32_t>& o
   for (const KeyValue& item : value.values) {
     const auto* name = std::get_if<std::string>(&item);
     if (name == nullptr) return wrong(value, item, "must be a name in quotes");
-    const passwd* user = groups ? nullptr : getpwnam(name->c_str());
-    const group* members = groups ? getgrnam(name->c_str()) : nullptr;
+    const bool whole = name->find('\0') == std::string::npos;  // else another name is looked up
+    const passwd* user = whole && !groups ? getpwnam(name->c_str()) : nullptr;
+    const group* members = whole && groups ? getgrnam(name->c_str()) : nullptr;
     if (user == nullptr && members == nullptr)
       return wrong(value, item,
                    "is not known on this machine; create it, or remove it from the list");

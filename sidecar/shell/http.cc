@@ -31,6 +31,7 @@ union SocketAddress {
 bool parse_address(const std::string& listen, SocketAddress& address, socklen_t& length) {
   const size_t colon = listen.rfind(':');
   if (colon == std::string::npos || colon + 1 == listen.size()) return false;
+  if (listen.find('\0') != std::string::npos) return false;  // inet_pton() would end there
   const std::string digits = listen.substr(colon + 1);
   if (digits.size() > 5 || digits.find_first_not_of("0123456789") != std::string::npos)
     return false;

@@ -32,14 +32,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
             "what was decided stays so");
   }
 
-  const Status listen = check_listen(whole.substr(0, 256));
+  const std::string address = whole.substr(0, 256);
+  const Status listen = check_listen(address);
   if (!listen.ok()) {
     require_sentence(listen);
   } else {
-    const size_t colon = whole.rfind(':');
-    require(
-        colon != std::string::npos && std::strtoul(whole.c_str() + colon + 1, nullptr, 10) < 65536,
-        "an address has a port");
+    const size_t colon = address.rfind(':');
+    require(colon != std::string::npos &&
+                address.find_first_not_of("0123456789", colon + 1) == std::string::npos &&
+                std::strtoul(address.c_str() + colon + 1, nullptr, 10) < 65536,
+            "an address has a port");
+    require(address.find_first_not_of("0123456789abcdefABCDEF.:[]") == std::string::npos,
+            "an address is numbers");
   }
   return 0;
 }

@@ -123,12 +123,21 @@ TEST(ConfigHostile, ATenantSaltOfAnyCharactersIsPrintedSoThatItIsReadBackTheSame
 
 TEST(ConfigHostile, AListeningAddressThatIsNoneIsRefused) {
   for (const char* listen : {"9418", "localhost:9418", "127.0.0.1", "127.0.0.1:65536",
-                             "127.0.0.1:", "::1:9418", "1.2.3.4:-1"})
+                             "127.0.0.1:", "::1:9418", "1.2.3.4:-1", "127.0.0.1\\u0000x:9418"})
     EXPECT_TRUE(
         holds(error_of(std::string("[metrics]\nlisten = \"") + listen + "\"\n"), "metrics.listen"))
         << listen;
   for (const char* listen : {"", "0.0.0.0:0", "[::1]:9418"})
     EXPECT_EQ(error_of(std::string("[metrics]\nlisten = \"") + listen + "\"\n"), "") << listen;
+}
+
+// The system's own functions would read these as "root".
+TEST(ConfigHostile, ANameThatGoesOnBehindAZeroIsNotTheNameBeforeIt) {
+  EXPECT_EQ(error_of("[[allow]]\nuser = \"root\"\n"), "");
+  for (const char* key : {"user", "group"})
+    EXPECT_TRUE(holds(error_of(std::string("[[allow]]\n") + key + " = \"root\\u0000x\"\n"),
+                      "is not known on this machine"))
+        << key;
 }
 
 }  // namespace
