@@ -76,6 +76,10 @@ class Connector(KVConnectorBase_V1, SupportsHMA):
 
     # Scheduler's side: one thread, and every microsecond in it delays all requests.
 
+    def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
+        """Keeps it, to see at a reset whether any block is in use. At start."""
+        self._scheduler.bind_pool(gpu_block_pool)
+
     def on_new_request(self, request: Any) -> None:
         """Sends the lookup of the prompt, without a lease. Never waits."""
         self._scheduler.on_new_request(request)

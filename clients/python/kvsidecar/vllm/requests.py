@@ -16,7 +16,7 @@ class Track:
     """One request that the engine has."""
 
     __slots__ = ("request", "keys", "keys_hashes", "stored", "loading", "places", "local",
-                 "present")
+                 "present", "mixed")
 
     def __init__(self, request: Any) -> None:
         self.request = request
@@ -27,6 +27,7 @@ class Track:
         self.places: Dict[str, int] = {}  # tokens of its latest load by place
         self.local = 0  # tokens in the engine's blocks when it was last looked up
         self.present: Dict[int, Optional[int]] = {}  # see begins()
+        self.mixed = False  # what is in its blocks may be of before a reset: none of it is stored
 
 
 class Requests:
@@ -39,6 +40,8 @@ class Requests:
         self.due: Dict[str, int] = {}
         # Requests that got blocks since the last step, with their tables.
         self.fresh: Dict[str, Sequence[Sequence[int]]] = {}
+        # vLLM's own cache wasn't empty at the latest reset: it may give requests blocks of before.
+        self.own_cache_is_old = False
         self._adapters = adapters
         self._positional = [s for s in geometry.spaces
                             if s.kind != "state" or positional_states]
@@ -94,8 +97,8 @@ class Requests:
         for req_id, computed in starts:
             track = self.tracks.get(req_id)
             if track is not None:
-                self.begins(track, computed)
                 track.local = min(track.local, computed)
+                self.begins(track, computed)
 
     def touched(self, output: Any) -> List[int]:
         """Blocks that somebody else's bytes go into from this step on: stores of what was in them
@@ -122,13 +125,25 @@ class Requests:
             have = computed // size
             known = track.present.get(size)
             track.stored[space.group] = have if known is None else min(have, known)
+        track.mixed = self.own_cache_is_old and (
+            track.local > 0 or track.mixed and computed > 0)
         self._set_due(track)
 
     def _set_due(self, track: Track) -> None:
         due = NEVER
-        for space in self._positional:
+        for space in self._positional if not track.mixed else ():
             due = min(due, (track.stored[space.group] + 1) * space.tokens_per_page)
         self.due[track.request.request_id] = due
+
+    def outlive(self, own_cache_is_old: bool) -> None:
+        """After a reset: what requests hold is of before it, unless the engine's own cache was
+        empty, when none holds anything."""
+        self.own_cache_is_old = own_cache_is_old
+        for track in self.tracks.values():
+            track.present = {}
+            track.mixed = own_cache_is_old and bool(track.stored or track.places)
+            if track.mixed:
+                self.due[track.request.request_id] = NEVER
 
     def whole_pages(self, track: Track, computed: int,
                     table: Optional[Sequence[Sequence[int]]]
@@ -163,7 +178,7 @@ class Requests:
         this step's end."""
         hashes, hash_size = track.request.block_hashes, self.geometry.hash_block_size
         state, content_id = self.content_id(track)
-        if state != USABLE or content_id is None:
+        if state != USABLE or content_id is None or track.mixed:
             return []
         found = []
         for group, block, tokens in offers:

@@ -54,6 +54,7 @@ class SchedulerSide:
         self._life = self._detached = 0
         self._clearing: List[Any] = []
         self._spent_ns = self._steps = 0
+        self._pool: Any = None
         self._can_load = settings.loads and (
             len(kv_cache_config.kv_cache_groups) == 1 or self._era.loads_several_groups)
         # Without the states of its recurrent layers no prefix of such a model can be restored.
@@ -65,6 +66,10 @@ class SchedulerSide:
         # name: as in vLLM's own prefix cache the last page of a hit is computed again.
         self._held_back = self._geometry.alignment if eagle else 0
         self._tell_once()
+
+    def bind_pool(self, pool: Any) -> None:
+        """vLLM's BlockPool: at a reset it tells whether vLLM could empty its own cache."""
+        self._pool = pool
 
     def _tell_once(self) -> None:
         for hint in list(self._settings.hints) + sharing_hints(self._config, self._settings):
@@ -231,7 +236,13 @@ class SchedulerSide:
         self.recorder.count("resets")
         if how == "keep":
             return True
-        self._forget_all()
+        in_use = self._pool is not None and self._pool.get_num_free_blocks() + 1 < \
+            self._pool.num_gpu_blocks
+        if in_use and not self._requests.own_cache_is_old:
+            logger.warning("kvsidecar: reset while vLLM couldn't empty its own cache: what is "
+                           "computed on top of that isn't stored until a reset finds no block in "
+                           "use (reset_running_requests)")
+        self._forget_all(in_use)
         client = self.session.client
         if how == "clear" and client is not None:
             self._clearing = [client.clear(namespace)
@@ -240,10 +251,9 @@ class SchedulerSide:
             self._detach()
         return True
 
-    def _forget_all(self) -> None:
+    def _forget_all(self, own_cache_is_old: bool) -> None:
         self._lookups.drop_all()
-        for track in self._requests.tracks.values():
-            track.present = {}
+        self._requests.outlive(own_cache_is_old)
         self._life += 1  # also for the workers: what they are loading is of before
 
     def _detach(self) -> None:
@@ -258,7 +268,7 @@ class SchedulerSide:
             logger.warning("kvsidecar: somebody else has cleared this engine's namespace. Whether "
                            "its weights are those of the new generation isn't known: it uses "
                            "namespaces of its own from here on; restart it to share again")
-            self._forget_all()
+            self._forget_all(self._requests.own_cache_is_old)
             return self._detach()
         if not self._clearing or not all([op.finished for op in self._clearing]):
             return

@@ -60,3 +60,20 @@ def test_an_engine_of_the_same_id_does_not_find_what_another_life_kept_for_itsel
         assert rig.scheduler.reset_prefix_cache()
         assert run(rig, "again", one, weights) == 4 * PAGE
         rig.close()
+
+
+@pytest.mark.parametrize("on_reset", ["detach", "clear"])
+def test_a_request_that_goes_on_over_a_reset_leaves_no_pages(make_rig, settle, on_reset):
+    """vLLM resets the connector although its own reset was refused since requests are running."""
+    rig = make_rig({"on_reset": on_reset})
+    one = prompt(1, 100)
+    rig.add("old", one, max_tokens=100, salt=b"old")
+    rig.run(lambda: len(rig.outputs["old"]) > 10)
+    assert not rig.scheduler.reset_prefix_cache(reset_connector=True)
+    rig.run()
+    one += rig.outputs["old"]
+    for found in (0, 6 * PAGE):
+        settle()
+        assert rig.scheduler.reset_prefix_cache()
+        assert run(rig, f"new{found}", one, b"new") == found
+    rig.check_empty()
