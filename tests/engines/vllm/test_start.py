@@ -15,7 +15,6 @@ REFUSED = {
     "events of the daemon": (dict(extra={"events": "daemon"}), {}, "publishes no events yet"),
     "loads that may fail requests": (dict(policy="fail"), {},
                                      '"kv_load_failure_policy": "recompute"'),
-    "sleep": ({}, dict(enable_sleep_mode=True), "leave --enable-sleep-mode out"),
     "no prefix caching": ({}, dict(enable_prefix_caching=False), "--enable-prefix-caching"),
 }
 
