@@ -35,7 +35,7 @@ def test_a_clear_by_somebody_else_leaves_an_engine_to_itself(make_rig, settle, d
     clear(daemon, rig)
     assert found(rig, "cleared") == 0
     names = iter(range(1000))
-    eventually(lambda: found(rig, f"again{next(names)}") == whole(PROMPTS), "it finds its own pages")
+    eventually(lambda: found(rig, f"again{next(names)}") == whole(PROMPTS), "it finds its own")
     settle()
     assert found(replica, "cleared") == 0
     fresh = make_rig()
