@@ -5,12 +5,16 @@ Method: Settings.read over plain objects with vLLM's names. Every refusal must n
 value and what to do.
 """
 import math
+import os
+import re
 
 import pytest
 
 from kvsidecar import Misuse
 from kvsidecar.vllm.settings import HF3FS_KEYS, KEYS, Choice, Number, Settings, Switch, Text
 from vllm_fakes import engine, transfer
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
 def read(extra=None, **how):
@@ -122,6 +126,32 @@ def test_an_extra_config_that_is_no_object_is_refused():
 def test_a_key_of_the_hf3fs_connector_is_accepted_with_what_replaces_it(name):
     hints = read({name: "anything at all", "durable": True}).hints
     assert len(hints) == 1 and name in hints[0] and HF3FS_KEYS[name] in hints[0]
+
+
+def readme():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    return text[text.index("\n## vLLM\n"):].split("\n## ")[1]
+
+
+@pytest.mark.parametrize("name", [*KEYS, *HF3FS_KEYS])
+def test_every_key_stands_in_the_readme(name):
+    assert f"`{name}`" in readme()
+
+
+def test_the_readme_names_no_key_or_default_that_is_none():
+    named = {}
+    for line in readme().splitlines():
+        if line.startswith("| `") and not line.startswith(("| `hf3fs", "| `vllm")):
+            keys, default = line.strip("|").split("|")[:2]
+            defaults = default.replace(" ", "").split(",")
+            keys = re.findall(r"`(\w+)`", keys)
+            named.update(zip(keys, defaults if len(defaults) > 1 else defaults * len(keys)))
+    assert named.keys() == KEYS.keys()
+    for name, default in named.items():
+        given = KEYS[name][1].default
+        shown = "" if given is None else str(given).lower() if given is False else f"{given}"
+        assert default == shown, name
 
 
 def test_every_key_has_its_help_and_a_default_that_it_would_accept():

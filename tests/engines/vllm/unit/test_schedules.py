@@ -144,13 +144,18 @@ def test_a_failed_load_pollutes_nobody_elses_prefix(make_rig, filled, specs):
 
 
 def test_a_page_that_was_computed_again_is_found_again(make_rig, filled, settle):
+    """At the latest when the room of what was lost is nobody's any more: until its lease is over
+    the daemon may refuse the new page."""
     prompts = filled([prompt(1, 220)])
     rig = make_rig()
     rig.on_load.append(lambda request: forget(rig, request.request_id))
     rig.generate(prompts)
-    settle()
-    rig = make_rig()
-    rig.generate(prompts)
+    for _ in range(20):
+        settle()
+        rig = make_rig()
+        rig.generate(prompts)
+        if rig.hits == whole(prompts):
+            break
     assert rig.hits == whole(prompts) and rig.counts()["failed_loads"] == 0
 
 
