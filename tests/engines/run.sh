@@ -28,34 +28,71 @@ vllm() {
   fi
   echo "engines: vllm's environment is $prefix ($((SECONDS - begin)) s)"
   begin=$SECONDS
-  local models
+  local models measured=()
   models=$prefix/models-$(sha256sum vllm/models.py | cut -c -12)
-  "$prefix/bin/python" vllm/models.py "$models" >"$logs/vllm-models.log" 2>&1 ||
+  [[ ${1:-} == bench ]] && measured=(llama llama-large)
+  "$prefix/bin/python" vllm/models.py "$models" "${measured[@]}" >"$logs/vllm-models.log" 2>&1 ||
     { tail -n 40 "$logs/vllm-models.log"; return 1; }
   export KVSIDECAR_VLLM=$prefix KVSIDECAR_MODELS=$models
-  local failed=0 library
-  library=$(find "$KVSIDECAR_BUILD" -name 'libkvsidecar-client.so.0' -print -quit)
-  if (($# == 0)) && compgen -G "vllm/unit/test_*.py" >/dev/null; then
-    for release in "" "$prefix/vllm-0.28"; do
-      PYTHONPATH=$release:$root/clients/python KVSIDECAR_LIBRARY=$library \
-        PYTHONDONTWRITEBYTECODE='' \
-        "$prefix/bin/python" -m pytest -q -p no:cacheprovider vllm/unit 2>&1 |
-        tee "$logs/vllm-unit.log"
-      ((PIPESTATUS[0] == 0)) || failed=1
-    done
-  fi
   if [[ ${1:-} == bench ]]; then
     /usr/bin/python3 vllm/bench_connector.py "${@:2}"
     return
   fi
-  local given=0 argument
+  KVSIDECAR_LIBRARY=$(find "$KVSIDECAR_BUILD" -name 'libkvsidecar-client.so.0' -print -quit)
+  export KVSIDECAR_LIBRARY
+  if (($#)); then
+    vllm_engines given "$@"
+  else
+    vllm_all
+  fi
+  code=$?
+  echo "engines: vllm took $((SECONDS - begin)) s"
+  return $code
+}
+
+# Two processes at a time: an engine of the tests has one thread.
+vllm_all() {
+  local failed=0 first=() second=() file
+  for file in vllm/test_*.py; do
+    case $file in
+      *_outputs.py | *_requests.py | *_company.py | *_start.py) first+=("$file") ;;
+      *) second+=("$file") ;;
+    esac
+  done
+  vllm_half 0.32 "" "${first[@]}" >"$logs/vllm-first.out" 2>&1 &
+  vllm_half 0.28 "$KVSIDECAR_VLLM/vllm-0.28" "${second[@]}" >"$logs/vllm-second.out" 2>&1 &
+  wait -n || failed=1
+  wait -n || failed=1
+  cat "$logs/vllm-first.out" "$logs/vllm-second.out"
+  return $failed
+}
+
+# RELEASE PACKAGES FILE…: units of that release, then these files.
+vllm_half() {
+  local failed=0
+  vllm_units "$1" "$2" || failed=1
+  vllm_engines "beside-$1" "${@:3}" || failed=1
+  return $failed
+}
+
+# NAME ARGUMENT…: Debian's pytest tells engines in processes of their own what to do.
+vllm_engines() {
+  local name=$1 given=0 argument
+  shift
   for argument in "$@"; do [[ -e $argument ]] && given=1; done
   ((given)) || set -- vllm "$@"
-  nice -n 5 /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider "$@" \
-    --ignore vllm/unit --durations 8 2>&1 | tee "$logs/vllm.log"
-  ((PIPESTATUS[0] == 0)) || failed=1
-  echo "engines: vllm took $((SECONDS - begin)) s"
-  return $failed
+  nice -n 5 /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider "$@" --ignore vllm/unit \
+    --durations 8 2>&1 | tee "$logs/vllm-$name.log"
+  return "${PIPESTATUS[0]}"
+}
+
+# RELEASE PACKAGES: what needs vLLM's classes and no engine, inside the environment itself.
+vllm_units() {
+  compgen -G "vllm/unit/test_*.py" >/dev/null || return 0
+  PYTHONPATH=${2:+$2:}$root/clients/python PYTHONDONTWRITEBYTECODE='' \
+    nice -n 5 "$KVSIDECAR_VLLM/bin/python" -m pytest -q -rs -p no:cacheprovider vllm/unit 2>&1 |
+    tee "$logs/vllm-unit-$1.log"
+  return "${PIPESTATUS[0]}"
 }
 
 engine=${1:-all}

@@ -11,7 +11,7 @@ import pytest
 
 import workload
 from engine import connector, external_hits, ids
-from test_outputs import MODELS, every_model
+from test_outputs import MODELS
 
 FEW, ALL = 7, 1
 
@@ -34,8 +34,7 @@ def damage(daemon, every):
     assert harmed
 
 
-@pytest.mark.parametrize("every", [FEW, ALL], ids=["some", "all"])
-@every_model
+@pytest.mark.parametrize("model, every", [(model, FEW) for model in MODELS] + [("llama", ALL)])
 def test_failed_loads_are_recomputed(model, every, engine, start_daemon, reference, settle):
     flags = MODELS[model]
     prompts = workload.shared_prefixes(24)
