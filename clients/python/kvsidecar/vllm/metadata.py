@@ -39,6 +39,7 @@ class StepMetadata(KVConnectorMetadata):
     nonce: str = ""  # of this engine's process; see Session.use_nonce
     life: int = 0  # grows with every reset: loads of an earlier one have failed
     detached: int = 0  # which namespaces of the engine's own are in use; 0: those that it shares
+    cleared: int = 0  # which of their generations, counted by this engine
     touched: List[int] = field(default_factory=list)  # blocks that get other content from here on
     loads: List[Load] = field(default_factory=list)
     stores: List[Store] = field(default_factory=list)

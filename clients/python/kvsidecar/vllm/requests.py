@@ -42,6 +42,8 @@ class Requests:
         self.fresh: Dict[str, Sequence[Sequence[int]]] = {}
         # vLLM's own cache wasn't empty at the latest reset: it may give requests blocks of before.
         self.own_cache_is_old = False
+        # In this step some begin with tokens that neither we nor vLLM's own cache have given them.
+        self.loaded_by_others = False
         self._adapters = adapters
         self._positional = [s for s in geometry.spaces
                             if s.kind != "state" or positional_states]
@@ -86,6 +88,7 @@ class Requests:
 
     def start(self, output: Any) -> None:
         """Once a step: those of them that are computed in it begin with what is in their blocks."""
+        self.loaded_by_others = False
         if not self.fresh:
             return
         cached = output.scheduled_cached_reqs
@@ -97,6 +100,7 @@ class Requests:
         for req_id, computed in starts:
             track = self.tracks.get(req_id)
             if track is not None:
+                self.loaded_by_others |= computed > track.local and not track.places
                 track.local = min(track.local, computed)
                 self.begins(track, computed)
 

@@ -51,10 +51,11 @@ class SchedulerSide:
                               self._geometry.hash_block_size)
         self._tickets = Tickets(spaces, self._events)
         self._loads: List[Load] = []
-        self._life = self._detached = 0
+        self._life = self._detached = self._cleared = 0
         self._clearing: List[Any] = []
         self._spent_ns = self._steps = 0
         self._pool: Any = None
+        self._doubtful_for = 0  # steps
         self._can_load = settings.loads and (
             len(kv_cache_config.kv_cache_groups) == 1 or self._era.loads_several_groups)
         # Without the states of its recurrent layers no prefix of such a model can be restored.
@@ -162,12 +163,12 @@ class SchedulerSide:
         self._lookups.step()
         self._see_clear()
         self._tables.update(output)
-        meta = StepMetadata(nonce=self.session.nonce, life=self._life, detached=self._detached,
+        meta = StepMetadata(self.session.nonce, self._life, self._detached, self._cleared,
                             loads=self._loads)
         self._loads = []
         self._requests.start(output)
         meta.touched = self._requests.touched(output) + self._era.copied_blocks(output)
-        if self._can_store and not self._clearing:
+        if self._can_store and not self._clearing and not self._doubtful(output):
             meta.stores = self._stores(output)
         self._requests.fresh.clear()
         self._steps += 1
@@ -177,6 +178,14 @@ class SchedulerSide:
             self.recorder.count("scheduler_steps", self._steps)
             self._steps = self._spent_ns = 0
         return meta
+
+    def _doubtful(self, output: Any) -> bool:
+        """Another connector loads within this step's forward: until its result is known, which is
+        some steps later where they are scheduled ahead, what was computed may be of nothing."""
+        self._doubtful_for -= 1
+        if self._era.loads_in_forward(output, self._requests.loaded_by_others):
+            self._doubtful_for = getattr(self._config, "max_concurrent_batches", 2)
+        return self._doubtful_for > 0
 
     def _stores(self, output: Any) -> List[Store]:
         stores: List[Store] = []
@@ -244,7 +253,8 @@ class SchedulerSide:
                            "use (reset_running_requests)")
         self._forget_all(in_use)
         client = self.session.client
-        if how == "clear" and client is not None:
+        # Namespaces of its own are used again: clearing them gives their pages' space back.
+        if (how == "clear" or self._detached) and client is not None and client.connected:
             self._clearing = [client.clear(namespace)
                               for namespace in self.session.namespaces.values()]
         else:
@@ -258,7 +268,7 @@ class SchedulerSide:
 
     def _detach(self) -> None:
         self._detached += 1
-        self.session.enter(self._life, self._detached)
+        self.session.enter(self._life, self._detached, self._cleared)
 
     def _see_clear(self) -> None:
         """When the daemon has begun another generation all attach anew; what is still put into the
@@ -280,7 +290,8 @@ class SchedulerSide:
                            "from here on", failed[0].status.name, failed[0].text)
             self._detach()
         else:
-            self.session.keep(self._life)
+            self._cleared += 1
+            self.session.keep(self._life, self._cleared)
 
     def stats(self) -> Any:
         self.session.count_connection(self.recorder)

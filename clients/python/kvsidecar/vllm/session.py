@@ -42,6 +42,7 @@ class Session:
         self.life = 0
         self._epoch = 0  # of the daemon when it was last looked at
         self.detached = 0  # which namespaces of the engine's own; 0: those that it shares
+        self.cleared = 0  # which generation of them, counted by this engine
         self._spaces: List[GroupSpace] = []
         self._coordinates: Optional[Dict[int, Coordinate]] = None
         self._group_size = 0
@@ -113,29 +114,34 @@ class Session:
         """After a reset the next ones are needed at once: they are attached to beforehand."""
         for namespace in self._next.values():
             namespace.detach()
-        self._next = self._made(self.detached + 1, AT_ONCE_S) \
-            if self.namespaces and self.nonce and self.settings.on_reset == "detach" else {}
+        if self.namespaces and self.nonce and not self._next and \
+                self.settings.on_reset == "detach":
+            self._next = self._made(self.detached + 1, AT_ONCE_S)
 
     def use_nonce(self, nonce: str) -> None:
         """What tells the namespaces that this engine has for itself from those of every other life
         of an engine, also of one with the same id and other weights. Returns at once."""
         if nonce != self.nonce:
-            self.nonce = nonce
+            self.nonce, self._next = nonce, {}
             self._prepare()
 
-    def enter(self, life: int, detached: int) -> None:
-        """A later life of the engine: other namespaces, or another generation of the same. Returns
-        at once; where the daemon has to be asked first, operations end UNAVAILABLE meanwhile."""
-        if life == self.life:
+    def enter(self, life: int, detached: int, cleared: int) -> None:
+        """A later life of the engine: other namespaces, or another generation of the same (cleared:
+        how many there were). Returns at once; where the daemon has to be asked first, operations
+        end UNAVAILABLE meanwhile."""
+        self.life = life
+        if (detached, cleared) == (self.detached, self.cleared):
             return
-        ready = self._next if detached == self.detached + 1 else {}
-        self.life, self.detached, self._next = life, detached, {}
+        ready: Dict[int, Namespace] = {}
+        if detached != self.detached:
+            ready, self._next = self._next if detached == self.detached + 1 else {}, {}
+        self.detached, self.cleared = detached, cleared
         if self._spaces:
             self._use(ready or self._made(detached, AT_ONCE_S))
 
-    def keep(self, life: int) -> None:
+    def keep(self, life: int, cleared: int) -> None:
         """A later life in the same namespaces, whose generation this session has begun itself."""
-        self.life = life
+        self.life, self.cleared = life, cleared
 
     def close(self, wait_s: float) -> None:
         """Idempotent. Waits at most wait_s for loads that are being copied."""

@@ -142,7 +142,7 @@ class WorkerSide:
         self.session.use_nonce(meta.nonce)
         if meta.life != self.session.life:
             self._loads.outlived(meta.life)
-            self.session.enter(meta.life, meta.detached)
+            self.session.enter(meta.life, meta.detached, meta.cleared)
         self._stores.give_up(meta.touched)
 
     def start_loads(self, meta: StepMetadata) -> None:

@@ -61,6 +61,12 @@ def copied_blocks(scheduler_output: Any) -> List[int]:
     return []
 
 
+def loads_in_forward(scheduler_output: Any, loaded_by_others: bool) -> bool:
+    """Whether a connector loads before or within this step's forward; loaded_by_others: requests
+    begin with tokens of another connector's, it isn't told how they come."""
+    return loaded_by_others
+
+
 def hit_sources(places: Dict[str, int]) -> Dict[Any, int]:
     """vLLM's own words for where tokens were found: it doesn't ask in these releases."""
     return {}

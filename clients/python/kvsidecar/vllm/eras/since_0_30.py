@@ -9,7 +9,7 @@ from .since_0_28 import hash_block_size as resolved_hash_block_size
 from .since_0_28 import hit_sources
 
 __all__ = ["BlockTables", "boundary_states", "copied_blocks", "hash_block_size", "hit_alignment",
-           "hit_sources", "keeps_memory_in_sleep", "loads_several_groups"]
+           "hit_sources", "keeps_memory_in_sleep", "loads_in_forward", "loads_several_groups"]
 
 loads_several_groups = True
 keeps_memory_in_sleep = False
@@ -44,6 +44,10 @@ class BlockTables:
 def boundary_states(scheduler_output: Any) -> Dict[str, List[Tuple[int, int, int]]]:
     state = getattr(scheduler_output, "kv_connector_block_state", None)
     return {} if state is None else state.boundary_state_offloads
+
+
+def loads_in_forward(scheduler_output: Any, loaded_by_others: bool) -> bool:
+    return bool(getattr(scheduler_output, "has_sync_kv_loads", loaded_by_others))
 
 
 def copied_blocks(scheduler_output: Any) -> List[int]:

@@ -7,10 +7,10 @@ from typing import Any, Dict
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from .since_0_30 import (BlockTables, boundary_states, copied_blocks, hash_block_size,
-                         hit_alignment, loads_several_groups)
+                         hit_alignment, loads_in_forward, loads_several_groups)
 
 __all__ = ["BlockTables", "boundary_states", "copied_blocks", "hash_block_size", "hit_alignment",
-           "hit_sources", "keeps_memory_in_sleep", "loads_several_groups"]
+           "hit_sources", "keeps_memory_in_sleep", "loads_in_forward", "loads_several_groups"]
 
 keeps_memory_in_sleep = False
 
