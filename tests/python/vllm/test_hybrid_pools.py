@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: a model with several kinds of cache finds exactly the prefixes that all of them can restore,
-and no kind's bytes or sizes are taken for another's.
+"""Goal: a model with several kinds of cache finds exactly the prefixes that all of them can
+restore, and no kind's bytes or sizes are taken for another's.
 
 Method: pools of one model on a real daemon, put and deleted page by page. Covers O4-01, O4-03,
 O4-04, O4-06, O4-07, O4-08, O4-09, O4-11, O4-12.
