@@ -132,8 +132,9 @@ class Loads:
         for status in set(items):
             self._recorder.count_load(status, items.count(status))
         good = items.count(Status.OK)
-        if good:
-            self._recorder.count("load_bytes", good * self._layouts[pages.group].part_bytes)
+        layout = self._layouts.get(pages.group)  # none in sleep
+        if good and layout is not None:
+            self._recorder.count("load_bytes", good * layout.part_bytes)
         return items
 
 

@@ -124,8 +124,9 @@ class Stores:
             self._recorder.count_store(status, items.count(status))
         stored = sum(items.count(status) for status in STORED)
         copied = stored - items.count(Status.EXISTS)
-        if copied:
-            self._recorder.count("store_bytes", copied * self._layouts[put.group].part_bytes)
+        layout = self._layouts.get(put.group)  # none in sleep
+        if copied and layout is not None:
+            self._recorder.count("store_bytes", copied * layout.part_bytes)
         if stored < len(items):
             self._recorder.count("failed_stores")
         self._recorder.observe("store_seconds", (time.monotonic_ns() - put.began_ns) * 1e-9)

@@ -41,6 +41,7 @@ class WorkerSide:
         self._ended = Ended(set(), {}, set())
         self._tell_spaces = False
         self._regions: List[Region] = []
+        self._leaving: List[Any] = []  # layouts, then regions, that sleep has to see released
         self._kv_caches: Dict[str, Any] = {}
         self._asleep = False
 
@@ -115,14 +116,14 @@ class WorkerSide:
         client, self._asleep = self.session.client, True
         self._loads.give_up_all(CLOSE_S)
         self._stores.give_up_all()
-        layouts, self._regions, regions = list(self._layouts.values()), [], self._regions
+        self._leaving += [*self._layouts.values(), *self._regions]
         self._layouts.clear()
-        if client is None:
-            return
-        for registered in layouts + regions:
-            status = registered.release(CLOSE_S)
-            if status not in (Status.OK, Status.UNAVAILABLE):
-                self._regions = regions
+        self._regions = []
+        while self._leaving and client is not None:
+            status = self._leaving[0].release(CLOSE_S)
+            if status in (Status.OK, Status.UNAVAILABLE):
+                del self._leaving[0]
+            else:
                 raise RuntimeError(f"the daemon still has the KV cache's memory mapped "
                                    f"({status.name}); wait and ask for sleep again")
 
