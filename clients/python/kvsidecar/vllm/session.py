@@ -105,15 +105,12 @@ class Session:
         return made
 
     def _use(self, made: Dict[int, Namespace]) -> None:
-        for namespace in self.namespaces.values():
-            namespace.detach()
+        _forget(self.namespaces)
         self.namespaces = made
         self._prepare()
 
     def _prepare(self) -> None:
         """After a reset the next ones are needed at once: they are attached to beforehand."""
-        for namespace in self._next.values():
-            namespace.detach()
         if self.namespaces and self.nonce and not self._next and \
                 self.settings.on_reset == "detach":
             self._next = self._made(self.detached + 1, AT_ONCE_S)
@@ -122,6 +119,7 @@ class Session:
         """What tells the namespaces that this engine has for itself from those of every other life
         of an engine, also of one with the same id and other weights. Returns at once."""
         if nonce != self.nonce:
+            _forget(self._next)
             self.nonce, self._next = nonce, {}
             self._prepare()
 
@@ -134,7 +132,10 @@ class Session:
             return
         ready: Dict[int, Namespace] = {}
         if detached != self.detached:
-            ready, self._next = self._next if detached == self.detached + 1 else {}, {}
+            ready, self._next = self._next, {}
+            if detached != self.detached + 1:
+                _forget(ready)
+                ready = {}
         self.detached, self.cleared = detached, cleared
         if self._spaces:
             self._use(ready or self._made(detached, AT_ONCE_S))
@@ -149,3 +150,9 @@ class Session:
         self.namespaces = {}
         if client is not None:
             client.close(wait_s)
+
+
+def _forget(namespaces: Dict[int, Namespace]) -> None:
+    """They aren't attached again after a reconnect."""
+    for namespace in namespaces.values():
+        namespace.detach()

@@ -55,3 +55,20 @@ def test_resets_that_clear_follow_each_other(make_rig, settle):
                    "it finds what came after the reset")
         settle()
         assert rig.scheduler.reset_prefix_cache(reset_connector=True)
+
+
+def test_many_resets_use_the_same_namespaces(make_rig, settle, daemon):
+    """Weights that are trained are loaded again and again: an engine may be reset for days."""
+    rig = make_rig()
+    lives = 12
+    for life in range(lives):
+        names = iter(range(1000))
+        assert found(rig, f"new{life}") == 0
+        eventually(lambda: found(rig, f"{life}.{next(names)}") == whole(PROMPTS),
+                   "it finds what came after the reset")
+        settle()
+        assert rig.scheduler.reset_prefix_cache(reset_connector=True)
+    rig.run()
+    with kvsidecar.Client(daemon.socket) as asker:
+        told = asker.stat(kvsidecar.Stat.NAMESPACES).result().json()["namespaces"]
+    assert len(told) <= 3  # shared, its own, and the next of its own
