@@ -26,7 +26,7 @@ OURS = {
     "supports_sleep_mode", "register_cross_layers_kv_cache", "handle_preemptions",
     "start_load_kv", "wait_for_layer_load", "save_kv_layer", "wait_for_save", "get_finished",
     "get_transfer_results", "get_block_ids_with_load_errors", "build_connector_worker_meta",
-    "set_xfer_handshake_metadata_pp_aware",
+    "set_xfer_handshake_metadata_pp_aware", "bind_gpu_block_pool",
 }
 BASE = {
     "role": "says which side an object is",
@@ -43,8 +43,7 @@ BASE = {
     "get_kv_connector_kv_cache_events": "pages are announced by the scheduler's side",
     "get_handshake_metadata": "None: a sibling under MultiConnector needs the only answer",
     "set_xfer_handshake_metadata": "nothing is handed over between engines",
-    "bind_kv_cache_manager": "vLLM's own prefix cache isn't looked into",
-    "bind_gpu_block_pool": "vLLM's own blocks aren't looked into",
+    "bind_kv_cache_manager": "hands over the block pool, which is all that is wanted",
     "get_loaded_kv_cache_group_ids": "the prefix-cacheable groups: those that are stored",
     "register_finished_partial_tail": "False: only whole pages have keys",
     "has_pending_block_frees": "False: no block is kept after its request",
