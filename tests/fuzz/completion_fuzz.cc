@@ -23,7 +23,8 @@ constexpr size_t kOperationsMax = 64, kDaemonsMax = 4;
 
 class World {
  public:
-  explicit World(uint8_t options) : crowded_((options & 1) != 0), staging_(kStagingBytes) {
+  explicit World(uint8_t options)
+      : crowded_((options & 1) != 0), closes_((options & 2) != 0), staging_(kStagingBytes) {
     core_.staging = clientlib::StagingSpace(kStagingBytes);
     core_.staging_base = staging_.data();
     core_.staging_region = 1;
@@ -70,6 +71,14 @@ class World {
   }
 
   void end() {
+    if (closes_ && core_.give_up_all(now_ns_)) {
+      for (const auto& daemon : daemons_)
+        for (const auto& [number, i] : daemon->copying())
+          require(
+              daemon->lent.at(number).type == RecordType::kPut || daemon->lent.at(number).staged,
+              "a client that may be closed has nothing that a daemon writes");
+    }
+    look();
     for (const auto& daemon : daemons_) {
       daemon->die();
       core_.lose(daemon->link, true, now_ns_);
@@ -256,7 +265,7 @@ class World {
     uint64_t number;
     uint32_t item;
   };
-  const bool crowded_;
+  const bool crowded_, closes_;
   uint64_t now_ns_ = 1'000'000'000;
   std::vector<std::byte> staging_;
   std::byte memory_[1500] = {};

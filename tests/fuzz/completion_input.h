@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bytes of completion_fuzz mean: u8 options, then moves, one after the other, each its
-// number and what it takes. A pick chooses among what there is, modulo its number.
+// What the bytes of completion_fuzz mean: u8 options (1: small rings, 2: closed in the end), then
+// moves, one after the other, each its number and what it takes. A pick chooses among what there
+// is, modulo its number.
 #pragma once
 #include <cstdint>
 

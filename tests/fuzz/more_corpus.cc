@@ -136,8 +136,13 @@ void completions() {
     s.serve().tick(500).on(Step::kErase, 0).on(Step::kErase, 1);
     s.write("completion_fuzz", "kind-" + std::to_string(kind));
   }
+  for (const uint8_t kind : std::initializer_list<uint8_t>{0, 1, 2, 3}) {
+    Story s(2);
+    s.begin(static_cast<Kind>(kind), 5).take().copy(0, 1);
+    s.write("completion_fuzz", "closed-" + std::to_string(kind));
+  }
   for (const uint8_t dead : std::initializer_list<uint8_t>{0, 1}) {
-    Story s(0);
+    Story s(2);
     s.begin(Kind::kGet, 9).begin(Kind::kStagedGet, 9).begin(Kind::kPut, 9).take();
     s.copy(0, 0).copy(1, 0).copy(2, 0).on(Step::kLose, dead).tick(500);
     s.add(Step::kReconnect);
