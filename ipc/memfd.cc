@@ -6,9 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
-#include <system_error>
-#include <thread>
 
 #include "ipc/os.h"
 
@@ -58,34 +55,6 @@ Result<UniqueFd> make_sealed_memfd(const char* name, uint64_t bytes) {
 
 // Only files in memory know seals, and the question stays inside the kernel.
 bool is_memory_file(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
-
-void discard_fd(UniqueFd fd) {
-  std::vector<UniqueFd> one;
-  one.push_back(std::move(fd));
-  discard_fds(std::move(one));
-}
-
-void discard_fds(std::vector<UniqueFd> fds) {
-  std::erase_if(fds, [](const UniqueFd& fd) { return !fd; });
-  if (fds.empty()) return;
-  const auto given = std::make_shared<std::vector<UniqueFd>>(std::move(fds));
-  static std::atomic<uint32_t> waiting{0};
-  constexpr uint32_t kWaitingMax = 16;
-  if (waiting.fetch_add(1, std::memory_order_relaxed) < kWaitingMax) {
-    try {
-      std::thread([given] {
-        given->clear();
-        waiting.fetch_sub(1, std::memory_order_relaxed);
-      }).detach();
-      return;
-    } catch (const std::system_error&) {
-      // No thread is to be had: better a descriptor less than a daemon that waits.
-    }
-  }
-  waiting.fetch_sub(1, std::memory_order_relaxed);
-  for (UniqueFd& fd : *given)
-    if (!is_memory_file(fd.get())) (void)fd.release();
-}
 
 Result<FileFacts> file_facts(int fd) {
   struct stat stat {};

@@ -71,12 +71,13 @@ Result<FileFacts> file_facts(int fd);
 bool is_memory_file(int fd);
 // Closes an fd that a peer chose, in a thread of its own: the last close of much memory takes long,
 // and that of a file whose file system is a process or another machine waits for that one, for ever
-// if it wants. Beyond a few threads that wait at once, what isn't memory is left open.
+// if it wants. When a few such threads wait, the rest waits for one of them: until who keeps them
+// is gone, at worst.
 void discard_fd(UniqueFd fd);
-void discard_fds(std::vector<UniqueFd> fds);  // by one thread
+void discard_fds(std::vector<UniqueFd> fds);  // the same
 
-// Closes a peer's socket. What it has sent and nobody has read may carry fds: the kernel would close
-// those with the socket, in this thread, so they are taken out and discarded first.
+// Closes a peer's socket. What it has sent and nobody has read may carry fds, that the kernel would
+// close with the socket, in this thread: so they are taken out and discarded first.
 void close_peer_socket(UniqueFd socket);
 
 // One SOCK_SEQPACKET message with fds. receive: discards everything and fails on truncation or more

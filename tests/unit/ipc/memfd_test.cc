@@ -3,7 +3,10 @@
 // peer gives is seen for what it is.
 // Method: real memfds, attacked with the calls a hostile peer has.
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "tests/unit/ipc/ipc_fixture.h"
@@ -112,6 +115,49 @@ TEST(Memfd, ADiscardedFdIsClosed) {
   char byte;
   EXPECT_EQ(::read(reader.get(), &byte, 1), 0) << "the last writer has gone";
   discard_fd(UniqueFd());
+}
+
+// A socket whose last close waits until its other end is read or closed, inside another one, where
+// nobody can tell it not to.
+UniqueFd socket_that_lingers(std::vector<UniqueFd>& other_ends) {
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd sender(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(::bind(listener.get(), any, length), 0);
+  EXPECT_EQ(::listen(listener.get(), 1), 0);
+  EXPECT_EQ(::getsockname(listener.get(), any, &length), 0);
+  const int small = 4096;
+  (void)::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  EXPECT_EQ(::connect(sender.get(), any, length), 0);
+  other_ends.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const std::vector<char> much(1 << 16);
+  while (::send(sender.get(), much.data(), much.size(), MSG_DONTWAIT) > 0) {
+  }
+  const linger an_hour{1, 3600};
+  EXPECT_EQ(::setsockopt(sender.get(), SOL_SOCKET, SO_LINGER, &an_hour, sizeof an_hour), 0);
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  UniqueFd out(ends[0]), in(ends[1]);
+  const int sent[] = {sender.get()};
+  const std::byte byte{};
+  EXPECT_TRUE(send_message(out.get(), {&byte, 1}, sent).ok());
+  return in;
+}
+
+TEST(Memfd, WhatIsDiscardedBehindHangingClosesIsClosedWhenTheyEnd) {
+  std::vector<UniqueFd> other_ends;
+  for (int i = 0; i < 20; ++i) discard_fd(socket_that_lingers(other_ends));
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  discard_fd(UniqueFd(ends[1]));
+  other_ends.clear();  // as when the process that holds them dies
+  pollfd state{reader.get(), 0, 0};
+  EXPECT_EQ(::poll(&state, 1, 20'000), 1) << "the last writer has gone";
 }
 
 }  // namespace
