@@ -137,7 +137,7 @@ void Listener::accept_some() {
     connection->deadline_ns = clock_.now_ns() + options_.step_timeout_ns;
     Result<PeerIdentity> peer = peer_identity(fd.get());
     if (!peer || !watch(fd.get(), connection->number, kSocket)) {
-      close_on_reaper(std::move(fd));
+      give_back(std::move(fd), {});
       continue;
     }
     connection->peer = peer.take();
@@ -247,7 +247,10 @@ bool Listener::on_hello(Connection& connection, std::span<const std::byte> messa
 
 void Listener::share_arrived(uint64_t number, const std::shared_ptr<ShareJob>& job) {
   const auto found = connections_.find(number);
-  if (found == connections_.end()) return;
+  if (found == connections_.end()) {
+    if (job->share) give_back({}, job->share.take());
+    return;
+  }
   Connection& connection = *found->second;
   if (job->peer_gone) return close(connection, "process_ended");
   if (!job->share) return refuse(connection, job->share.status());
@@ -314,14 +317,21 @@ void Listener::close(Connection& connection, const char* reason) {
     if (*fd) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
   // Somebody else may hold a duplicate of the socket; the peer is to see the end at once.
   ::shutdown(connection.socket.get(), SHUT_RDWR);
-  close_on_reaper(std::move(connection.socket));
+  give_back(std::move(connection.socket), std::move(connection.share));
   connections_.erase(connection.number);
 }
 
-// What the peer has sent and nobody has read may be much.
-void Listener::close_on_reaper(UniqueFd fd) {
+// On the reaper: what the peer has sent and nobody has read may be much, and so is a session's
+// memory.
+void Listener::give_back(UniqueFd fd, SessionShare memory) {
   auto socket = std::make_shared<UniqueFd>(std::move(fd));
-  auto errand = make_errand([socket] { close_peer_socket(std::move(*socket)); }, nullptr);
+  auto share = std::make_shared<SessionShare>(std::move(memory));
+  auto errand = make_errand(
+      [socket, share] {
+        close_peer_socket(std::move(*socket));
+        *share = SessionShare{};
+      },
+      nullptr);
   if (!reaper_.submit(std::move(errand))) errand->run();
 }
 

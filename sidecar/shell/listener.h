@@ -64,7 +64,7 @@ class Listener {
   };
   Turn turn(uint64_t timeout_ns);
   void accept_some();
-  void close_on_reaper(UniqueFd fd);
+  void give_back(UniqueFd fd, SessionShare memory);
   void set_accepting(bool accepting);
   void handle(Connection& connection, uint32_t kind);
   void read_socket(Connection& connection);
