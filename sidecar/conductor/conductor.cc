@@ -77,7 +77,7 @@ bool finish_store(World& world) {
     }
     done = StoreDone{};
   }
-  retry_unlinks(world);
+  retry_removals(world);
   return any;
 }
 

@@ -109,13 +109,15 @@ bool nothing_outstanding(const World& world) {
                      [](uint64_t b) { return b == 0; });
 }
 
-// A small copy with nothing else to do: a hop between threads would cost more than the copy.
+// A small copy with nothing else to do: a hop between threads would cost more than the copy. All of
+// a turn's together are as small, or many sessions' copies would be made one after the other here.
 bool run_inline(World& world, std::unique_ptr<CopyBatch>& batch) {
   CopyWorker* worker = world.parts.inline_copy;
-  if (worker == nullptr || batch->bytes > world.limits.inline_copy_bytes ||
+  if (worker == nullptr || batch->bytes > world.inline_left_bytes ||
       !nothing_outstanding(world))
     return false;
   if (!worker->submit(batch->command)) return false;
+  world.inline_left_bytes -= batch->bytes;
   CopyDone done;
   while (!worker->poll(done)) worker->step();
   finish_batch(world, *batch);
@@ -175,6 +177,7 @@ void make_ready(World&, const ItemRef& ref) {
 }
 
 bool start_copies(World& world) {
+  world.inline_left_bytes = world.limits.inline_copy_bytes;
   bool any = start_direction(world, &Session::loads, CopyKind::kGet);
   any |= start_direction(world, &Session::stores, CopyKind::kPut);
   if (any) ++world.turn;

@@ -37,6 +37,7 @@ void delete_pages(World& world, const OpRef& op, const DeleteRequest& request) {
   if (!session.permissions.clear)
     status = {Code::kDenied, "delete: this peer's [[allow]] entry doesn't list clear"};
   if (!status.ok()) return answer(world, *op, status.code(), 0, 0, text_bytes(status.text()));
+  session.charge(request.keys.count(), request.keys.bytes.size());
   std::vector<std::byte> codes;
   uint64_t deleted = 0;
   for (uint32_t i = 0; i < request.keys.count(); ++i) {

@@ -45,6 +45,7 @@ uint64_t grant_lease(World& world, Session& session, std::vector<EntryId> entrie
   world.next_sweep_ns = std::min(world.next_sweep_ns, lease.expires_ns);
   world.count.leases_given.add();
   const uint64_t id = lease.id;
+  world.lease_ends.emplace(lease.expires_ns, id);
   world.leases.emplace(id, std::move(lease));
   return id;
 }
@@ -54,6 +55,7 @@ void end_lease(World& world, uint64_t id) {
   if (found == world.leases.end()) return;
   const Lease lease = std::move(found->second);
   world.leases.erase(found);
+  world.lease_ends.erase({lease.expires_ns, id});
   const auto session = world.sessions.find(lease.session);
   if (session != world.sessions.end()) session->second->lease_pages -= lease.entries.size();
   world.lease_bytes -= lease.bytes;
@@ -86,17 +88,12 @@ void end_leases_of(World& world, Session& session) {
 }
 
 void expire_leases(World& world) {
-  std::vector<uint64_t> ids;
-  for (const auto& [id, lease] : world.leases) {
-    if (lease.expires_ns <= world.now_ns)
-      ids.push_back(id);
-    else
-      world.next_sweep_ns = std::min(world.next_sweep_ns, lease.expires_ns);
-  }
-  for (const uint64_t id : ids) {
+  std::set<std::pair<uint64_t, uint64_t>>& ends = world.lease_ends;
+  while (!ends.empty() && ends.begin()->first <= world.now_ns) {
     world.count.leases_expired.add();
-    end_lease(world, id);
+    end_lease(world, ends.begin()->second);
   }
+  if (!ends.empty()) world.next_sweep_ns = std::min(world.next_sweep_ns, ends.begin()->first);
 }
 
 }  // namespace kvsidecar

@@ -133,6 +133,7 @@ void hold(World& world, Session& session, const LookupAssembly& lookup,
 LookupAnswer look_up(World& world, Session& session, const LookupAssembly& lookup,
                      const std::vector<const Attachment*>& attachments) {
   const uint64_t access = ++world.last_access;
+  session.charge(uint64_t{lookup.total} * attachments.size(), lookup.keys.size());
   std::vector<Found> pools;
   std::vector<PoolPresence> policies;
   for (size_t p = 0; p < attachments.size(); ++p) {

@@ -25,11 +25,19 @@ bool bury(World& world, const StoreLocation& location) {
   return false;
 }
 
+void bury_surely(World& world, const StoreLocation& location) {
+  if (!world.burials_waiting.empty() || !bury(world, location))
+    world.burials_waiting.push_back(location);
+}
+
 void unlink_segment(World& world, uint64_t segment) {
   if (!submit(world, StoreOp::kUnlink, {segment, 0})) world.unlinks_waiting.push_back(segment);
 }
 
-void retry_unlinks(World& world) {
+void retry_removals(World& world) {
+  while (!world.burials_waiting.empty() &&
+         submit(world, StoreOp::kDelete, world.burials_waiting.front()))
+    world.burials_waiting.pop_front();
   while (!world.unlinks_waiting.empty() &&
          submit(world, StoreOp::kUnlink, {world.unlinks_waiting.front(), 0}))
     world.unlinks_waiting.pop_front();
@@ -46,7 +54,8 @@ void removal_done(World& world, const StoreDone& done) {
 }
 
 bool removals_wait(const World& world) {
-  return world.removals_away > 0 || !world.unlinks_waiting.empty();
+  return world.removals_away > 0 || !world.unlinks_waiting.empty() ||
+         !world.burials_waiting.empty();
 }
 
 }  // namespace kvsidecar

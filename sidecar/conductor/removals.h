@@ -9,9 +9,10 @@ namespace kvsidecar {
 // Appends a tombstone, so that no later scan finds the page there. False when the store's queue is
 // full (counted).
 bool bury(World& world, const StoreLocation& location);
-// Waits here while the store's queue is full.
+// These wait here while the store's queue is full.
+void bury_surely(World& world, const StoreLocation& location);
 void unlink_segment(World& world, uint64_t segment);
-void retry_unlinks(World& world);
+void retry_removals(World& world);
 void removal_done(World& world, const StoreDone& done);
 bool removals_wait(const World& world);
 

@@ -48,6 +48,10 @@ struct AwaitedFd {
   RegisterRegionRequest request;
 };
 
+// A turn is measured in bytes of requests, of which a page with a key of the usual length has so
+// many: keys that are shorter, or that are looked up in several pools, are no less work.
+inline constexpr uint64_t kPageCost = 32;
+
 // Where the chain of a prompt goes on: a put that begins there belongs to the lookup before it.
 struct ChainEnd {
   uint64_t page = 0;  // low hash of the first missed page; 0 = by position only
@@ -56,6 +60,12 @@ struct ChainEnd {
 };
 
 struct Session {
+  // Pages that a request of so many key bytes has made the conductor look at.
+  void charge(uint64_t pages, uint64_t key_bytes) {
+    const uint64_t cost = pages * kPageCost;
+    if (cost > key_bytes) turn_debt += cost - key_bytes;
+  }
+
   Session(uint64_t number, OpenedSession&& opened)
       : id(number),
         name(std::move(opened.name)),
@@ -83,6 +93,7 @@ struct Session {
   bool memory_fault = false;                   // to be ended once its completions are out
   uint64_t earliest_deadline_ns = UINT64_MAX;  // lower bound over ops
   uint64_t bytes_in_flight = 0;
+  uint64_t turn_debt = 0;  // work taken beyond what its requests' bytes say, see kPageCost
 
   std::unordered_map<uint64_t, OpRef> ops;  // by request number
   std::optional<LookupAssembly> lookup;

@@ -76,14 +76,17 @@ bool take_records(World& world) {
   const std::vector<Session*>& order = world.turn_order;
   for (size_t i = 0; i < order.size(); ++i) {
     Session* session = order[(world.turn + i) % order.size()];
+    // What its last turns have taken too much is paid first: others come between meanwhile.
+    const uint64_t paid = std::min(session->turn_debt, kTurnBytes);
+    session->turn_debt -= paid;
     uint64_t taken = 0;
-    while (!session->ended && taken < kTurnBytes) {
+    while (!session->ended && paid + taken + session->turn_debt < kTurnBytes) {
       const uint64_t cost = take_record(world, *session);
       if (cost == 0) break;
       taken += cost;
     }
     if (taken > 0 && !session->ended) session->in.publish_consumed();
-    any |= taken > 0;
+    any |= paid + taken > 0;
   }
   return any;
 }

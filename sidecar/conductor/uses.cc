@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/world.h"
 #include "sidecar/conductor/write_behind.h"
 
@@ -10,6 +11,7 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint32_t kSlice = 64;               // about a microsecond
+constexpr uint64_t kShare = 64;               // of all that waits 1/64, where that is more
 constexpr uint64_t kWaitingMax = 128 * 1024;  // pages: four of the longest lookups, 3 MiB
 constexpr uint32_t kAhead = 8;                // pages whose lines are on their way
 
@@ -23,9 +25,11 @@ void use_page(World& world, EntryId entry, const PageAccess& access) {
   if (page.segment != kNowhere) world.segments.touch(page.segment);
 }
 
+// It may have been evicted or deleted since.
 bool still_there(const World& world, const PoolUses& uses, uint32_t i) {
   const EntryId entry = uses.entries[i];
-  return entry != kNoEntry && world.index[entry].hash == uses.pages[i];
+  return entry != kNoEntry && world.index[entry].hash == uses.pages[i] &&
+         visible(world.index[entry]);
 }
 
 void prefetch_slot(const World& world, const PoolUses& uses, uint32_t i) {
@@ -48,13 +52,15 @@ void tell(World& world, PoolUses& uses, uint32_t pages) {
   }
 }
 
-void tell_oldest(World& world, uint32_t pages) {
+uint32_t tell_oldest(World& world, uint32_t pages) {
   WaitingUses& waiting = world.uses;
   PoolUses& oldest = waiting.lookups.front();
   const uint32_t before = oldest.next;
   tell(world, oldest, pages);
-  waiting.pages -= oldest.next - before;
+  const uint32_t told = oldest.next - before;
+  waiting.pages -= told;
   if (oldest.next == oldest.entries.size()) waiting.lookups.pop_front();
+  return told;
 }
 
 }  // namespace
@@ -67,7 +73,11 @@ void note_uses(World& world, PoolUses&& uses) {
 
 bool tell_some_uses(World& world) {
   if (world.uses.lookups.empty()) return false;
-  tell_oldest(world, kSlice);
+  // Pages are counted, not lookups: of short ones a turn may bring more than one, and whoever puts
+  // next waits for all that is left.
+  uint64_t left = std::max<uint64_t>(kSlice, world.uses.pages / kShare);
+  while (left > 0 && !world.uses.lookups.empty())
+    left -= tell_oldest(world, static_cast<uint32_t>(left));
   return true;
 }
 

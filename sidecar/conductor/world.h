@@ -62,6 +62,7 @@ struct World {
   std::unordered_map<uint32_t, Account> accounts;
   std::list<Group> groups;
   std::unordered_map<uint64_t, Lease> leases;
+  std::set<std::pair<uint64_t, uint64_t>> lease_ends;  // (when, lease)
   uint64_t lease_pages = 0, lease_bytes = 0;
 
   std::unordered_map<Hash128, std::unique_ptr<Filling>, HashOfHash> fillings;
@@ -72,6 +73,7 @@ struct World {
   std::vector<OpRef> parked;                                        // wait for their fence
   std::unordered_map<uint64_t, std::unique_ptr<CopyBatch>> copies;  // by token
   std::vector<uint64_t> worker_bytes;            // outstanding at each copy worker
+  uint64_t inline_left_bytes = 0;                // that this turn may still copy itself
   std::unordered_map<uint64_t, EntryId> checks;  // token -> fetch whose bytes a hash worker has
   std::deque<EntryId> checks_waiting;            // fetches that every hash worker was too full for
   struct Write {
@@ -93,6 +95,7 @@ struct World {
   uint32_t unlinks_away = 0;             // of these
   uint64_t trim_again_ns = 0;            // an unlink failed: not before then
   std::deque<uint64_t> unlinks_waiting;  // segments to unlink: the queue was full
+  std::deque<StoreLocation> burials_waiting;  // the same, of pages that were deleted while written
   double write_tokens_bytes = 0;         // token bucket of write_bytes_per_s
   uint64_t write_tokens_ns = 0;
   std::deque<std::unique_ptr<Errand>> errands_waiting, device_errands_waiting;  // a reaper was full

@@ -91,11 +91,14 @@ void write_ends(World& world, uint32_t space, uint64_t segment) {
 
 bool start_write(World& world, EntryId entry) {
   PageEntry& page = world.index[entry];
-  const bool over_quota = over_store_quota(world, page);
+  // Deleted while somebody held it: written, it would come back with the next start unless its
+  // tombstone got there first.
+  const bool deleted = (page.flags & kDoomed) != 0;
+  const bool over_quota = !deleted && over_store_quota(world, page);
   if (over_quota) world.count.writes_dropped_quota.add();
   Result<PageRecord> record = world.parts.pool->record(page.host_slot);
   const NamespaceInfo* const space = namespace_of(world, page);
-  if (over_quota || !record.ok() || space == nullptr) {
+  if (deleted || over_quota || !record.ok() || space == nullptr) {
     cancel_write(world, entry);
     page.flags = static_cast<uint16_t>(page.flags & ~kDurable);
     settle_durable(world, entry, Code::kNotStored);
@@ -229,7 +232,7 @@ void write_done(World& world, StoreDone&& done) {
     if (!doomed && page.segment == kNowhere)
       bind_location(world, entry, done.location, done.slot_bytes);
     else if (doomed || !lies_at(world, page, done.location))
-      bury(world, done.location);  // it lost interest while it was written
+      bury_surely(world, done.location);  // it lost interest while it was written
   } else {
     world.count.writes_failed.add();
     world.log.event("write_failed",

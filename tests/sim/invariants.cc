@@ -119,6 +119,8 @@ std::string broken_leases(const World& world) {
     if (session == world.sessions.end() || session->second->ended)
       return "a dead session has a lease";
   }
+  if (world.lease_ends.size() != world.leases.size())
+    return differ("leases that end", world.lease_ends.size(), world.leases.size());
   if (world.lease_pages != pages) return differ("leased pages", world.lease_pages, pages);
   if (world.lease_bytes != bytes) return differ("leased bytes", world.lease_bytes, bytes);
   for (const auto& [id, session] : world.sessions) {

@@ -203,6 +203,60 @@ TEST_F(StoreSide, AtSecondUseAPageIsWrittenWhenItIsLookedUp) {
   EXPECT_EQ(spy->written, std::vector<int>{2});
 }
 
+// Uses are told after the answer, and a queue's turn may come late: what was deleted meanwhile and
+// is still held must not reach the store, where the next start would find it.
+TEST_F(StoreSide, ADeletedPageThatALeaseHoldsIsNotWritten) {
+  for (const Admission admission : {Admission::kSecondUse, Admission::kAtOnce}) {
+    options.limits.admission = admission;
+    options.limits.store_depth = 1;
+    start();
+    auto a = engine();
+    set_store_faults({.held = true});
+    for (const uint64_t key : {1, 2}) ASSERT_EQ(put(*a, key), Code::kOk);
+    const size_t before = spy->written.size();  // at once: 1 is with the store, 2 waits
+    LookupRequest leased;
+    leased.lease_ms = 10'000;
+    const uint64_t looked_up = a->lookup(leased, {2});
+    EXPECT_EQ(erase(*a, 2), Code::kOk);  // taken in the same turn
+    set_store_faults({});
+    ASSERT_TRUE(node->settle());
+    EXPECT_EQ(spy->written.size(), before);
+    const Handle lease = a->wait(looked_up).head.handle;
+    ASSERT_NE(lease, 0u);
+    EXPECT_EQ(a->wait(a->send(RecordType::kRelease, ReleaseRequest{lease})).status(), Code::kOk);
+    EXPECT_EQ(place(*a, 2), Place::kMiss);
+    ASSERT_TRUE(node->settle());
+    EXPECT_EQ(spy->written.size(), before);
+    EXPECT_EQ(node->conductor().gauges().write_behind_pages, 0u);
+    a.reset();
+    stop();
+    disk = std::make_shared<MemoryDisk>();
+    lose_memory();
+  }
+}
+
+TEST_F(StoreSide, APageDeletedWhileItIsWrittenIsBuriedThoughTheStoresQueueIsFull) {
+  start();
+  auto a = engine();
+  set_store_faults({.held = true});
+  ASSERT_EQ(put(*a, 1), Code::kOk);
+  ASSERT_EQ(spy->written.size(), 1u);
+  EXPECT_EQ(erase(*a, 1), Code::kOk);
+  spy->refuse = true;
+  set_store_faults({});
+  ASSERT_TRUE(node->settle());
+  spy->refuse = false;
+  ASSERT_TRUE(node->settle());
+  EXPECT_EQ(spy->count(StoreOp::kDelete), 1u);
+  EXPECT_TRUE(node->conductor().drained());
+  a.reset();
+  stop();
+  lose_memory();
+  start();
+  a = engine();
+  EXPECT_EQ(place(*a, 1), Place::kMiss);
+}
+
 TEST_F(StoreSide, AtEvictionAPageIsWrittenBeforeItGoes) {
   options.limits.admission = Admission::kAtEviction;
   start();

@@ -72,6 +72,71 @@ TEST_F(Turns, ATurnTakesOneLargeRequestOrSixteenSmallOnes) {
   for (size_t i = 0; i < small.size(); ++i) EXPECT_EQ(answered(*e, small[i]), i < 16) << i;
 }
 
+// What lookups have used is told to eviction afterwards, and all that still waits by the next put.
+TEST_F(Turns, WhatManyShortLookupsHaveUsedDoesntPileUp) {
+  start();
+  auto e = engine();
+  ASSERT_EQ(put(*e, 1), Code::kOk);
+  for (int turn = 0; turn < 100; ++turn) {
+    std::vector<uint64_t> requests;
+    for (int i = 0; i < 16; ++i) requests.push_back(e->lookup({}, {1}));
+    node->conductor().step();
+    for (const uint64_t request : requests) ASSERT_TRUE(answered(*e, request));
+  }
+  EXPECT_LE(node->conductor().world().uses.pages, 64u);
+}
+
+// However many sessions ask at once, the conductor itself copies one small piece a turn.
+TEST_F(Turns, SmallCopiesOfManySessionsGoToTheCopyWorkers) {
+  options.inline_copies = true;
+  options.limits.inline_copy_bytes = 2 * kPage;
+  start();
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (int i = 0; i < 5; ++i) engines.push_back(engine());
+  std::vector<uint64_t> requests;
+  for (size_t i = 0; i < engines.size(); ++i) requests.push_back(begin_put(*engines[i], i));
+  node->conductor().step();
+  size_t at_once = 0;
+  for (size_t i = 0; i < engines.size(); ++i) at_once += answered(*engines[i], requests[i]) ? 1 : 0;
+  EXPECT_EQ(at_once, 2u);
+  ASSERT_TRUE(node->settle());
+  for (size_t i = 0; i < engines.size(); ++i) {
+    const std::optional<Answer> answer = engines[i]->answer(requests[i]);
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->items[0], Code::kOk);
+    EXPECT_TRUE(holds_page(engines[i]->block(0), i));
+  }
+}
+
+// A record of 2 KiB may name as many pages as one of 64 KiB.
+TEST_F(Turns, ShortKeysBuyNoMorePagesThanLongOnes) {
+  start();
+  auto e = engine();
+  std::vector<std::byte> bytes(1900);
+  const PoolPolicy pool{e->space, HitPolicy::kAllPages, 0};
+  LookupRequest lookup;
+  lookup.keys = {Bytes(bytes), 1};
+  lookup.total = static_cast<uint32_t>(bytes.size());
+  lookup.pools = {&pool, 1};
+  auto other = engine();
+  for (const bool erased : {false, true}) {
+    ASSERT_TRUE(node->settle());
+    std::vector<uint64_t> requests;
+    for (int i = 0; i < 4; ++i)
+      requests.push_back(
+          erased ? e->send(RecordType::kDelete, DeleteRequest{e->space, {Bytes(bytes), 1}})
+                 : e->send(RecordType::kLookup, lookup));
+    size_t turns = 0;
+    for (; turns < 100 && !answered(*e, requests.back()); ++turns) {
+      const uint64_t small = other->lookup({}, {1});
+      node->conductor().step();
+      EXPECT_TRUE(answered(*other, small));
+    }
+    EXPECT_GE(turns, 6u) << "each costs two turns";
+    EXPECT_LE(turns, 9u);
+  }
+}
+
 TEST_F(Turns, ALookupWhoseLastRecordDoesntComeEndsAtItsDeadline) {
   start();
   auto e = engine();
