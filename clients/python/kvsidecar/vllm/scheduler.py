@@ -46,7 +46,7 @@ class SchedulerSide:
         self._requests = Requests(self._geometry, self._adapters, mode == "all")
         self._agenda = Agenda(self._requests.due)
         self._lookups = Lookups(self.session, self._geometry, self.recorder)
-        self._tables = self._era.BlockTables()
+        self._tables = self._era.BlockTables(self._geometry.spaces)
         self._events = Events(vllm_config, settings, spaces,
                               self._geometry.hash_block_size)
         self._tickets = Tickets(spaces, self._events)

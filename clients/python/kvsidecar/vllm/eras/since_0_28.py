@@ -3,9 +3,11 @@
 to report a failed load of a model with several KV cache groups, so such models only store."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from vllm.v1.core.kv_cache_utils import resolve_kv_cache_block_sizes
+
+from ..identity import GroupSpace
 
 loads_several_groups = False
 keeps_memory_in_sleep = False
@@ -22,10 +24,13 @@ def hit_alignment(kv_cache_config: Any) -> Optional[int]:
 
 
 class BlockTables:
-    """Per request the blocks of each group, from what each step appends or replaces."""
+    """Per request the blocks of each group, from what each step appends or replaces. That vLLM has
+    taken back what a window has left behind isn't told: such blocks may be anybody's."""
 
-    def __init__(self) -> None:
+    def __init__(self, spaces: Sequence[GroupSpace]) -> None:
         self._tables: Dict[str, Tuple[List[int], ...]] = {}
+        self._moving = [space for space in spaces if space.kind not in ("full", "none")]
+        self._computed: Dict[str, int] = {}  # before the step, where groups move on
 
     def update(self, scheduler_output: Any) -> None:
         """Once a step, before the tables are asked for."""
@@ -40,14 +45,32 @@ class BlockTables:
             else:
                 for table, ids in zip(self._tables[req_id], blocks):
                     table.extend(ids)
+        if self._moving:
+            self._computed.update(zip(cached.req_ids, cached.num_computed_tokens))
+            self._computed.update((new.req_id, new.num_computed_tokens)
+                                  for new in scheduler_output.scheduled_new_reqs)
 
     def of(self, req_id: str) -> Optional[Tuple[List[int], ...]]:
         """Of a request that is scheduled in this step."""
-        return self._tables.get(req_id)
+        tables = self._tables.get(req_id)
+        for space in self._moving if tables is not None else ():
+            table = tables[space.group]
+            left = min(left_behind(space, self._computed.get(req_id, 0)), len(table))
+            table[:left] = [0] * left
+        return tables
 
     def drop(self, req_id: str) -> None:
         """The request has ended or lost its blocks."""
         self._tables.pop(req_id, None)
+        self._computed.pop(req_id, None)
+
+
+def left_behind(space: GroupSpace, computed: int) -> int:
+    """How many of a group's first blocks vLLM has taken back, at most, of a request with that many
+    computed tokens."""
+    if space.window is not None:
+        return max(0, computed - space.window + 1) // space.tokens_per_page
+    return computed // space.tokens_per_page
 
 
 def boundary_states(scheduler_output: Any) -> Dict[str, List[Tuple[int, int, int]]]:

@@ -3,8 +3,9 @@
 states at their boundaries told by the scheduler, failed loads by request."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..identity import GroupSpace
 from .since_0_28 import hash_block_size as resolved_hash_block_size
 from .since_0_28 import hit_sources
 
@@ -27,7 +28,7 @@ def hit_alignment(kv_cache_config: Any) -> Optional[int]:
 class BlockTables:
     """As the scheduler gives them with each step; nothing is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, spaces: Sequence[GroupSpace]) -> None:
         self._state: Any = None
 
     def update(self, scheduler_output: Any) -> None:
