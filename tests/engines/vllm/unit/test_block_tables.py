@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: no page is made of a block that vLLM has taken back, also where a release doesn't tell.
 
-Method: the block tables that the connector keeps for vLLM before 0.30, beside the manager that frees
-what a window has left behind.
+Method: the block tables that the connector keeps for vLLM before 0.30, beside what vLLM's manager
+of windows frees.
 """
 import types
 

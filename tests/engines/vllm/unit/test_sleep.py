@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: around sleep, when the KV cache's memory goes, the daemon maps it no more; after it all goes
-on as before.
+"""Goal: around sleep, when the KV cache's memory goes, the daemon maps it no more; after it all
+goes on as before.
 
 Method: rig.py and the two hooks that vLLM 0.33 calls, which every release's connector has.
 """
