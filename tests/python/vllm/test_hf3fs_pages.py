@@ -11,9 +11,10 @@ Python client; the defects are numbered 1 to 11 as below. Of them
   8      loads that don't wait for the engine: here; on a CPU no kernel runs behind a hook's back,
   9      keys without model, layout, adapter, salt, image: test_vllm_identity.py,
          tests/engines/vllm/unit/test_block_hashes.py; replicas and stages: test_vllm_identity.py,
-  10     an ignored server's address, signal handlers, calls without a limit, hashing a prompt anew
-         each step, one client's failure that closes another's: test_hf3fs_clients.py. The address
-         can't be ignored because there is no server: the daemon's socket is the only one,
+  10     signal handlers, calls without a limit, one user's failure that closes another's client:
+         test_hf3fs_clients.py; a prompt that is hashed anew all the time:
+         tests/engines/vllm/unit/test_sharing.py. A server's address can't be ignored because there
+         is no server: the daemon's socket is the only one,
   11     shapes taken for granted: test_vllm_layout.py.
 """
 import numpy

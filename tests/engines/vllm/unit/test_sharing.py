@@ -116,3 +116,21 @@ def test_a_request_that_skips_prefix_reading_finds_nothing(make_rig, filled, ski
     rig.run()
     rig.check_output("r", one)
     assert rig.hits == (0 if skip else 4 * PAGE)
+
+
+def test_a_prompt_is_not_gone_over_again_with_every_step(make_rig, monkeypatch):
+    """Part of the HF3FS connector's defect 10: it hashes all tokens whenever a block is full."""
+    from kvsidecar.vllm import pages, requests
+    joined, work = pages.joined_keys, []
+
+    def counted(hashes, stride, content_id, count):
+        work.append(max(count, 0))
+        return joined(hashes, stride, content_id, count)
+
+    for module in (pages, requests):
+        monkeypatch.setattr(module, "joined_keys", counted)
+    rig = make_rig()
+    rig.generate([prompt(1, 150)], max_tokens=200)
+    assert rig.steps > 200
+    # Once for its lookup, and each page once when it is whole.
+    assert sum(work) <= 4 + (150 + 200) // PAGE
