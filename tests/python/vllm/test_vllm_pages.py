@@ -195,6 +195,17 @@ def test_the_keys_of_a_prompt_grow_with_it():
     assert asked.keys(track)[1][32].count == 3
 
 
+def test_a_session_that_takes_its_last_token_back_has_other_keys():
+    """vLLM's streaming input: the last block has as many tokens as before, but another one."""
+    asked = requests(FULL)
+    track = asked.add(request(97))
+    before = asked.keys(track)[1][32]
+    track.request.block_hashes = hashes(2) + [b"x" * 32]
+    after = asked.keys(track)[1][32]
+    assert (before.part(0, 2), before.one(2)) == (after.part(0, 2), bytes([2]) * 32)
+    assert after.one(2) == b"x" * 32
+
+
 def test_pages_without_a_block_are_left_out_with_their_keys():
     keys = joined_keys(hashes(3), 1, b"", 3)
     (pages, which), = without_null(0, keys, [0, 12, 0], 5)

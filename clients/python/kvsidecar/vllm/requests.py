@@ -21,7 +21,8 @@ class Track:
     def __init__(self, request: Any) -> None:
         self.request = request
         self.keys: Dict[int, Keys] = {}  # of its prompt, per page size
-        self.keys_hashes = -1  # block hashes that `keys` were made of
+        # Of the block hashes that `keys` were made of: how many, and the last, which names all.
+        self.keys_hashes: Tuple[int, Optional[bytes]] = (-1, None)
         self.stored: Dict[int, int] = {}  # per group: pages that need no store
         self.loading: Tuple[int, ...] = ()  # leases of the load in flight
         self.places: Dict[str, int] = {}  # tokens of its latest load by place
@@ -71,7 +72,9 @@ class Requests:
     def keys(self, track: Track) -> Tuple[str, Dict[int, Keys]]:
         """(state of the adapter, keys of the prompt as it is now per page size)."""
         hashes = track.request.block_hashes
-        if track.keys_hashes == len(hashes):
+        # A streaming session takes its last token back: as many hashes, but others.
+        known = (len(hashes), hashes[-1] if hashes else None)
+        if track.keys_hashes == known:
             return USABLE, track.keys
         state, content_id = self.content_id(track)
         if state != USABLE or content_id is None:
@@ -79,7 +82,7 @@ class Requests:
         tokens = self.geometry.usable_tokens(track.request.num_tokens, len(hashes))
         track.keys = {size: self.geometry.keys(hashes, size, content_id, tokens)
                       for size in self.geometry.by_size}
-        track.keys_hashes = len(hashes)
+        track.keys_hashes = known
         return USABLE, track.keys
 
     def given(self, track: Track, table: Sequence[Sequence[int]]) -> None:
