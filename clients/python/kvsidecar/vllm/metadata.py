@@ -57,9 +57,11 @@ class StepReport(KVConnectorWorkerMetadata):
     failed: Dict[str, List[bytes]] = field(default_factory=dict)
     # Told once after a start: the namespaces as the workers know them.
     spaces: Optional[Tuple[GroupSpace, ...]] = None
+    # The engine's life in which stores found that somebody else has cleared the namespace.
+    stale_in: Optional[int] = None
 
     def empty(self) -> bool:
-        return not (self.stored or self.failed or self.spaces)
+        return not (self.stored or self.failed or self.spaces) and self.stale_in is None
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "StepReport":
         """Joins the reports of two workers. A page is stored when all parts are."""
@@ -71,6 +73,8 @@ class StepReport(KVConnectorWorkerMetadata):
         for request_id, keys in other.failed.items():
             self.failed.setdefault(request_id, []).extend(keys)
         self.spaces = self.spaces or other.spaces
+        if self.stale_in is None:
+            self.stale_in = other.stale_in
         return self
 
 

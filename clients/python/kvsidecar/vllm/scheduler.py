@@ -215,6 +215,8 @@ class SchedulerSide:
         report = getattr(output, "kv_connector_worker_meta", None)
         if isinstance(report, StepReport):
             self._tickets.take(report)
+            if report.stale_in == self._life and not self._clearing:
+                self._lookups.cleared_by_others = True
             for request_id, failed in report.failed.items():
                 self._lookups.forget_pages(failed)
                 if request_id in self._requests.tracks:

@@ -19,11 +19,12 @@ _FLAGS = bytes(1 if status in STORED else 0 for status in range(256))
 class Put:
     """One operation: the pages of one group that became whole in one step."""
 
-    __slots__ = ("op", "group", "blocks", "tickets", "began_ns")
+    __slots__ = ("op", "group", "blocks", "tickets", "life", "began_ns")
 
     def __init__(self, op: Op, group: int, blocks: Sequence[int],
-                 tickets: List[Tuple[int, int, int]]) -> None:
+                 tickets: List[Tuple[int, int, int]], life: int) -> None:
         self.op = op
+        self.life = life
         self.group = group
         self.blocks = blocks  # one may be there twice: requests share prefixes
         self.tickets = tickets  # (ticket, begin, end) of those who want to hear of it
@@ -40,6 +41,8 @@ class Stores:
         self._recorder = recorder
         self._puts: Dict[int, Put] = {}  # by operation
         self._told: Dict[int, bytes] = {}
+        # The engine's life in which a store found that somebody else has cleared the namespace.
+        self.stale_in: Optional[int] = None
 
     def __len__(self) -> int:
         return len(self._puts)
@@ -78,7 +81,7 @@ class Stores:
             position=alone.position if alone else 0,
             prompt_pages=alone.prompt_pages if alone else 0,
             timeout=self._session.settings.store_timeout_s)
-        put = Put(op, group, blocks, tickets)
+        put = Put(op, group, blocks, tickets, self._session.life)
         if op.id == 0:  # it couldn't begin
             self._settle(put)
         else:
@@ -122,6 +125,8 @@ class Stores:
             items = bytes((result.status or Status.INTERNAL,)) * len(put.blocks)
         for status in set(items):
             self._recorder.count_store(status, items.count(status))
+        if Status.STALE_NAMESPACE in items:
+            self.stale_in = put.life
         stored = sum(items.count(status) for status in STORED)
         copied = stored - items.count(Status.EXISTS)
         layout = self._layouts.get(put.group)  # none in sleep

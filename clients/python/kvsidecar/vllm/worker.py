@@ -173,6 +173,7 @@ class WorkerSide:
         stored = self._stores.told()
         report = StepReport(stored, {ticket: 1 for ticket in stored}, self._ended.failed)
         self._ended = Ended(set(), {}, set())
+        report.stale_in, self._stores.stale_in = self._stores.stale_in, None
         if self._tell_spaces:
             self._tell_spaces = False
             report.spaces = tuple(self._spaces)

@@ -72,3 +72,18 @@ def test_many_resets_use_the_same_namespaces(make_rig, settle, daemon):
     with kvsidecar.Client(daemon.socket) as asker:
         told = asker.stat(kvsidecar.Stat.NAMESPACES).result().json()["namespaces"]
     assert len(told) <= 3  # shared, its own, and the next of its own
+
+
+def test_an_engine_that_only_stores_goes_on_too(make_rig, settle, daemon):
+    rig = make_rig(role="kv_producer")
+    rig.generate(PROMPTS, name="first")
+    settle()
+    clear(daemon, rig)
+    names, before = iter(range(1000)), settle()["pages_put_stored"]
+
+    def stored():
+        assert rig.scheduler.reset_prefix_cache()
+        rig.generate(PROMPTS, name=f"again{next(names)}")
+        return settle()["pages_put_stored"] > before
+
+    eventually(stored, "it stores in its own")
