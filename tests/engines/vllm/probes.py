@@ -66,3 +66,34 @@ def timed_steps(host, prompts, max_tokens):
         if scheduled_ms is None and not waiting:
             scheduled_ms = (after - began) * 1e3
     return {"step_ms": step_ms, "scheduled_ms": scheduled_ms}
+
+
+def scheduler_us(host, prompts, max_tokens):
+    """All at once, step by step: (microseconds, steps) of each of the connector's own reports about
+    the scheduler's time in it. The clock under it is the thread's CPU time, so that another
+    process's turn counts for nothing."""
+    import time
+    import types
+    from kvsidecar.vllm import scheduler
+    recorder = host.scheduler.connector._scheduler.recorder
+    told, count = [], recorder.count
+
+    def count_and_look(name, amount=1):
+        if name == "scheduler_ns":
+            told.append([amount / 1e3, 0])
+        elif name == "scheduler_steps":
+            told[-1][1] = amount
+        count(name, amount)
+
+    clock, scheduler.time = scheduler.time, types.SimpleNamespace(
+        perf_counter_ns=time.thread_time_ns)
+    recorder.count = count_and_look
+    try:
+        host.add({f"s{i}": prompt for i, prompt in enumerate(prompts)},
+                 {"max_tokens": max_tokens})
+        while host.engine.has_unfinished_requests():
+            host.engine.step()
+    finally:
+        del recorder.count
+        scheduler.time = clock
+    return told
