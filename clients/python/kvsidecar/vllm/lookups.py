@@ -210,7 +210,7 @@ class Lookups:
         ask = self._asks.pop(request_id, None)
         if ask is None:
             return None
-        if external <= 0 or ask.held is None:
+        if external <= 0 or ask.held is None or not ask.held.pieces:
             self._let_go(ask)
             return None
         tokens = min(ask.local + external, ask.tokens)

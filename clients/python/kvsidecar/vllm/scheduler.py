@@ -16,7 +16,7 @@ from .identity import GroupSpace, adapter_choices, sharing_hints
 from .lookups import Hit, Lookups
 from .metadata import Load, StepMetadata, StepReport, Store
 from .metrics import Recorder
-from .pages import Geometry, Keys, Pages
+from .pages import NO_KEYS, Geometry, Keys, Pages
 from .parts import Bytes, expected_parts, spaces_of, world_size
 from .requests import Requests, Track, without_null
 from .session import AT_ONCE_S, Session
@@ -120,6 +120,9 @@ class SchedulerSide:
             track.present = {size: self._lookups.known_present(request.request_id, size)
                              for size in self._geometry.by_size}
         hit = self._lookups.taken(request.request_id, external)
+        if hit is None and external > 0:
+            # Whatever was promised, vLLM waits for these tokens: a load that fails ends that.
+            hit = Hit(track.local, track.local + external, (), {})
         if hit is not None:
             self._order(track, ids, hit)
         elif track.loading:  # the second call, after the load
@@ -132,8 +135,9 @@ class SchedulerSide:
         pages = []
         for space in self._geometry.spaces:
             begin, end = self._geometry.needed(space, hit.local, hit.tokens)
-            keys = track.keys[space.tokens_per_page]
-            wanted = Keys(keys.part(begin, end), keys.key_bytes, end - begin)
+            keys = track.keys.get(space.tokens_per_page, NO_KEYS)
+            wanted = Keys(keys.part(begin, end), keys.key_bytes, end - begin) \
+                if end <= keys.count else Keys(bytes(end - begin), 1, end - begin)  # misses
             pages += [found for found, _ in
                       without_null(space.group, wanted, ids[space.group][begin:end], begin)]
         track.loading, track.places = hit.leases, hit.places
