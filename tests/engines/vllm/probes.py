@@ -97,3 +97,19 @@ def scheduler_us(host, prompts, max_tokens):
         del recorder.count
         scheduler.time = clock
     return told
+
+
+def record_events(host):
+    """From here on what the scheduler publishes is kept."""
+    publisher = host.scheduler.kv_event_publisher
+    host.events = []
+    publisher.publish = lambda batch: host.events.extend(batch.events)
+    return True
+
+
+def events(host):
+    """[kind, medium, group, hashes] of each event that was published, once."""
+    told, host.events = host.events, []
+    return [[type(event).__name__, event.medium, getattr(event, "group_idx", None),
+             [str(key) for key in getattr(event, "block_hashes", [])]]
+            for event in told]

@@ -2,7 +2,7 @@
 """Goal: the connector does its part beside other connectors, other engines and in each role.
 
 Method: MultiConnector with vLLM's ExampleConnector in both orders, a producer and a consumer, two
-engines on one daemon at once. (Bug reports K1-09, K6-03.)
+engines on one daemon at once.
 """
 import pytest
 

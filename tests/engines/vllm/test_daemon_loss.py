@@ -4,7 +4,7 @@ no wrong page is stored; and the connector is back by itself when the daemon is.
 
 Method: SIGKILL and SIGSTOP in the middle of a copy, seen in the claim words, while an engine runs
 that is short of blocks; SIGCONT after the blocks were used again; a daemon that comes late. A fresh
-engine then reads everything that was stored. (Bug reports K1-02, K2-01, O1-12.)
+engine then reads everything that was stored. (Bug reports O1-12, O2-03, O2-11, O3-19.)
 """
 import pytest
 

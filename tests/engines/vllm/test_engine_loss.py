@@ -3,7 +3,7 @@
 and the next one starts at once and hits.
 
 Method: SIGKILL while the daemon copies for it, seen in the claim words; the daemon's account before
-the first engine and after. (Bug reports K3-01, K3-05.)
+the first engine and after. (Bug report O3-03.)
 """
 import pytest
 

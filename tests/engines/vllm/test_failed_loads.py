@@ -3,7 +3,7 @@
 
 Method: pages are stored, the daemon ends, its memory is taken away and its store's files are
 damaged; a fresh engine is promised the pages and can't have them. With kv_load_failure_policy
-recompute its outputs equal those of an engine without a connector. (Bug reports K1-07, K5-02.)
+recompute its outputs equal those of an engine without a connector. (Bug reports O1-17, O2-10.)
 """
 import os
 

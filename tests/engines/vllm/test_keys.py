@@ -3,7 +3,7 @@
 
 Method: an engine fills a daemon, another one that differs in one thing asks for the same prompts:
 it must find nothing, and answer right; one that differs in nothing that matters finds everything.
-(Bug reports K1-01, K1-03, K1-10.)
+(Bug reports O1-02, O1-03, O1-08.)
 """
 import os
 import shutil

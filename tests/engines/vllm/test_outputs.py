@@ -5,7 +5,7 @@ used, whether it comes from this engine's life, an earlier one's, the daemon's m
 Method: the same prompts to an engine without a connector, to one on an empty daemon, to a fresh
 engine on the warm daemon, and after the daemon was started anew on its store alone; token ids are
 compared, and what vLLM itself counts as found. Then the pages are made by a model of the same shape
-with other weights: outputs must change, or nothing was loaded. (Bug reports K1-04, K4-01.)
+with other weights: outputs must change, or nothing was loaded. (Bug reports O2-09, O4-06, O4-08.)
 """
 import pytest
 

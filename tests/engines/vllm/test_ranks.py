@@ -3,7 +3,7 @@
 both, and leaves nothing behind when a rank dies.
 
 Method: tensor parallelism over two CPU workers against an engine of one rank; the daemon's counts
-of parts and pages; SIGKILL to one worker. (Bug reports K2-06, K2-09.)
+of parts and pages; SIGKILL to one worker. (Bug report O3-03.)
 """
 import os
 import signal

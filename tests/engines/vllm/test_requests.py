@@ -4,7 +4,8 @@ answers are those of an engine without a connector, and no block is leaked.
 
 Method: an engine that is stepped; outputs are compared, free blocks are counted. What vLLM's own
 tests of connectors check (blocks freed after an abort while loading, each id told once, preempted
-requests resumed with new blocks) shows itself here in a real scheduler. (Bug reports K1-05, K2-04.)
+requests resumed with new blocks) shows itself here in a real scheduler. (Bug reports O1-12, O2-11,
+O3-10.)
 """
 import pytest
 

@@ -3,7 +3,7 @@
 the connector, hits after a restart, and tells both by its own metrics.
 
 Method: the real server in processes of its own, a real client over HTTP; prompts as words and as
-token ids, several at once. (Bug reports K9-02, K10-04.)
+token ids, several at once.
 """
 import concurrent.futures
 import json

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: what can't be right is said at start, in a sentence that names the remedy; what can be is
-served. (Bug reports K6-01, K11-04.)
+served.
 
 Method: real engines with one wrong flag each, as an operator would have them.
 """
