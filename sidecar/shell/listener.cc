@@ -100,18 +100,20 @@ Listener::Turn Listener::turn(uint64_t timeout_ns) {
   }
   epoll_event events[kEventsPerTurn];
   const int count = wait_for_events(epoll_.get(), events, turn.busy ? 0 : timeout_ns);
+  bool knocked = false;
   for (int i = 0; i < count; ++i) {
     const uint64_t number = events[i].data.u64 >> kKindBits;
     const auto kind = static_cast<uint32_t>(events[i].data.u64 & ((1u << kKindBits) - 1));
     if (kind == kOther) turn.other = true;
     if (kind == kOther || kind == kKick) continue;  // it was to end the sleep, and has
     if (number == kListening) {
-      accept_some();
+      knocked = true;
       continue;
     }
     const auto found = connections_.find(number);  // an earlier event may have closed it
     if (found != connections_.end()) handle(*found->second, kind);
   }
+  if (knocked) accept_some();  // when those that have hung up are out of the way
   const uint64_t now_ns = clock_.now_ns();
   end_overdue(now_ns);
   sweep_ended(now_ns);

@@ -128,6 +128,12 @@ bool Peer::read_socket(Session& session) {
   }
   if (!session.share) {
     Hello hello{};
+    if (knobs_.busy_for > 0) {
+      --knobs_.busy_for;
+      send_refusal(session.socket.get(), {Code::kBusy, "connect again"});
+      session.gone = true;
+      return false;
+    }
     if (knobs_.refuses || !check_hello(std::span(buffer).first(*got), hello).ok()) {
       send_refusal(session.socket.get(), {Code::kDenied, "uid is not listed"});
       session.gone = true;

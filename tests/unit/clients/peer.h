@@ -25,6 +25,7 @@ struct Knobs {
   std::atomic<bool> holds_copies{false};  // claims puts and gets, then neither copies nor answers
   std::atomic<bool> answers_early{false};  // claims and answers OK, and copies on and on
   std::atomic<bool> refuses{false};       // answers HELLO with DENIED
+  std::atomic<int> busy_for{0};           // answers so many HELLOs with BUSY first
   std::atomic<uint64_t> generation{1};    // of every namespace
 };
 

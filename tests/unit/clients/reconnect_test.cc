@@ -43,6 +43,21 @@ TEST(ClientOpen, ARefusalIsToldAtOnce) {
   EXPECT_STREQ("uid is not listed", kvs_last_error());
 }
 
+TEST(ClientOpen, ADaemonThatHasNoTimeForAHandshakeIsAskedAgain) {
+  TemporaryFolder folder;
+  Knobs knobs;
+  knobs.busy_for = 3;
+  Peer peer(folder.socket(), knobs);
+  peer.start();
+  const std::string socket = folder.socket();
+  kvs_options options = quick(socket);
+  options.connect_timeout_ns = 60 * kSecond;
+  kvs_client* client = nullptr;
+  ASSERT_EQ(KVS_OK, kvs_open(&options, &client)) << kvs_last_error();
+  EXPECT_EQ(0, knobs.busy_for);
+  kvs_close(client, 0);
+}
+
 TEST(ClientOpen, AnEngineThatStartsFirstIsServedWhenTheDaemonComes) {
   TemporaryFolder folder;
   const std::string socket = folder.socket();
