@@ -16,6 +16,7 @@
 
 #include "clients/cli/account.h"
 #include "clients/cli/bench/measure.h"
+#include "clients/cli/bench/placement.h"
 #include "sidecar/store/node_folder.h"
 #include "tests/bench/support/bench_run.h"
 #include "tests/bench/support/directories.h"
@@ -166,11 +167,17 @@ Status measure(uint64_t pages, const std::string& program, BenchRun& run) {
     if (Status stored = store_few(*daemon); !stored.ok()) return stored;
   (*many)->stop();
   if (Status stored = store_many(**many, pages); !stored.ok()) return stored;
-  if (auto started = start_s(**few, kFewPages); !started) return started.status();
   const auto starts = interleave(
       std::min(run.rounds, 3u), [&] { return start_s(**many, pages); },
       [&] { return read_s(**many); });
   if (!starts) return starts.status();
+  {
+    const CoreScope servers(CoreScope::kServers);
+    for (const auto& [daemon, stored] :
+         {std::pair{few->get(), kFewPages}, std::pair{many->get(), pages}})
+      if (auto started = start_s(*daemon, stored); !started) return started.status();
+  }
+  const CoreScope asker(CoreScope::kAsker);
   std::vector<double> values, floors, memory;
   for (uint32_t round = 0; round < run.rounds; ++round) {
     const auto one = live(**many, pages), least = live(**few, kFewPages);
