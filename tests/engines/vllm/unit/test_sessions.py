@@ -11,7 +11,7 @@ import random
 import pytest
 
 from rig import PAGE
-from scene import daemon, make_rig, prompt, seed, settle  # noqa: F401
+from scene import SEVERAL_MAY_FAIL, daemon, make_rig, prompt, seed, settle  # noqa: F401
 
 SESSIONS = int(os.environ.get("SESSIONS", "6"))
 PIECES = 5
@@ -52,5 +52,6 @@ def test_sessions_find_only_what_they_are(make_rig, settle):
     for number in range(SESSIONS):
         live(rig, other, settle, words, number)
     rig.run()
-    assert rig.counts()["loads"] > SESSIONS
+    # Before 0.30 a session's piece is over within the step that begins it.
+    assert rig.counts()["loads"] > SESSIONS or not SEVERAL_MAY_FAIL
     rig.check_empty()
