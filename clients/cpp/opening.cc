@@ -69,7 +69,7 @@ Status Client::open() {
   Lock lock(mutex_);
   const auto settled = [this] {
     if (core_.current && core_.current->ready) return true;
-    // One that has no time for another handshake just now is asked again, like one that isn't there.
+    // One that has no time for a handshake just now is asked again, like one that isn't there.
     const bool passes = refused_.code() == Code::kUnavailable || refused_.code() == Code::kBusy;
     return !options_.allow_disconnected && !refused_.ok() && !passes;
   };
