@@ -162,11 +162,14 @@ def allocate(kv_cache_config):
 
 def no_structure():
     """A StructuredOutputManager for requests without any."""
-    return mock.Mock(**{"should_advance.return_value": False})
+    return mock.Mock(**{"should_advance.return_value": False,
+                        "validate_tokens.side_effect": lambda request, tokens: tokens})
 
 
 class Rig:
     """One engine: scheduler and workers in this process, stepped by hand."""
+
+    scheduler_class, ahead = Scheduler, False
 
     def __init__(self, transfer, model, specs=None, blocks=64, ranks=1, policy="recompute",
                  **flags):
@@ -183,7 +186,7 @@ class Rig:
         hash_function = get_hash_fn_by_name(self.config.cache_config.prefix_caching_hash_algo)
         kv_cache_utils.init_none_hash(hash_function)
         self.hasher = kv_cache_utils.get_request_block_hasher(hash_size, hash_function)
-        self.scheduler = Scheduler(
+        self.scheduler = self.scheduler_class(
             vllm_config=self.config, kv_cache_config=scheduler_kv, log_stats=True,
             structured_output_manager=no_structure(), block_size=block_size,
             hash_block_size=hash_size)
@@ -202,7 +205,7 @@ class Rig:
         flags = {**dict(max_model_len=512, max_num_seqs=8, max_num_batched_tokens=512), **flags}
         config = EngineArgs(
             model=model, skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
-            block_size=PAGE, prefix_caching_hash_algo="sha256_cbor", async_scheduling=False,
+            block_size=PAGE, prefix_caching_hash_algo="sha256_cbor", async_scheduling=self.ahead,
             num_gpu_blocks_override=blocks, disable_hybrid_kv_cache_manager=False,
             kv_transfer_config=dict(self.transfer), **flags).create_engine_config()
         config.parallel_config.tensor_parallel_size = ranks
@@ -271,6 +274,11 @@ class Rig:
         self._see_blocks(output)
         plan = [self._plan_request(output, request_id, count)
                 for request_id, count in output.num_scheduled_tokens.items()]
+        self._update(output, self._execute(output, plan))
+        self.steps += 1
+        return output
+
+    def _execute(self, output, plan):
         told = [worker.step(output, lambda worker: self._compute(worker, plan))
                 for worker in self.workers]
         results = [ModelRunnerOutput(
@@ -278,15 +286,15 @@ class Rig:
             req_id_to_index={entry[0]: i for i, entry in enumerate(plan)},
             sampled_token_ids=[entry[4] for entry in plan], prompt_logprobs_dict={},
             pooler_output=[], kv_connector_output=found) for found in told]
-        result = self.aggregator.aggregate(results, 0) if len(results) > 1 else results[0]
+        return self.aggregator.aggregate(results, 0) if len(results) > 1 else results[0]
+
+    def _update(self, output, result):
         for outputs in self.scheduler.update_from_output(output, result).values():
             self._see_stats(outputs.scheduler_stats)
             for one in outputs.outputs:
                 self.outputs[one.request_id] += one.new_token_ids
                 if one.finish_reason is not None:
                     self.reasons[one.request_id] = str(one.finish_reason)
-        self.steps += 1
-        return output
 
     def _see_stats(self, stats):
         if stats is None:

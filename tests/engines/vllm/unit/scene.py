@@ -40,8 +40,8 @@ def daemon(tmp_path):
 def make_rig(daemon, model):
     made = []
 
-    def make(extra=None, role="kv_both", **values):
-        made.append(Rig(dict(
+    def make(extra=None, role="kv_both", kind=Rig, **values):
+        made.append(kind(dict(
             kv_connector="Connector", kv_connector_module_path="kvsidecar.vllm", kv_role=role,
             kv_connector_extra_config={"socket": daemon.socket, "lookup_deadline_ms": 10_000,
                                        **(extra or {})}), model, **values))
