@@ -12,7 +12,7 @@ import pytest
 from kvsidecar.status import Policy
 from kvsidecar.vllm.adapters import USABLE, Adapters
 from kvsidecar.vllm.pages import Geometry, Keys, joined_keys, lengths
-from kvsidecar.vllm.requests import Requests, without_null
+from kvsidecar.vllm.requests import Requests, offers_still_there, without_null
 
 
 def space(group, kind="full", size=32, trailing=0):
@@ -171,6 +171,13 @@ def test_states_are_stored_where_vllm_offers_them():
     offers = [(2, 41, 64), (2, 0, 64), (2, 42, 70), (2, 43, 128), (7, 44, 64)]
     assert [(pages.group, keys_of(pages), pages.blocks, page)
             for pages, page in asked.boundary_pages(track, offers)] == [(2, [1], [41], 1)]
+
+
+def test_an_offered_state_whose_block_goes_to_somebody_else_in_the_same_step_is_none():
+    table = ([11, 12, 13], [], [0, 41, 31])
+    offers = [(2, 41, 64), (2, 44, 32), (2, 45, 32)]
+    assert offers_still_there(offers, {41, 45}, table) == [(2, 41, 64), (2, 44, 32)]
+    assert offers_still_there(offers, {41}, None) == [(2, 44, 32), (2, 45, 32)]
 
 
 def test_states_of_every_page_are_stored_like_pages_where_the_engine_keeps_them():

@@ -3,7 +3,7 @@
 talks to the daemon. Scheduler's thread only."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .adapters import PENDING, USABLE, Adapters
 from .agenda import NEVER
@@ -198,6 +198,15 @@ class Requests:
             found.append((Pages(group, keys.bytes, keys.key_bytes, [block]),
                           tokens // space.tokens_per_page - 1))
         return found
+
+
+def offers_still_there(offers: Sequence[Tuple[int, int, int]], touched: Set[int],
+                       table: Optional[Sequence[Sequence[int]]]
+                       ) -> List[Tuple[int, int, int]]:
+    """Those offers (group, block, tokens) whose block this step gives to nobody else. vLLM doesn't
+    hold an offered block: once it has left its request's table it may be anybody's."""
+    return [offer for offer in offers if offer[1] not in touched or
+            (table is not None and offer[1] in table[offer[0]])]
 
 
 def without_null(group: int, keys: Keys, blocks: Sequence[int],

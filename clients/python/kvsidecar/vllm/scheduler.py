@@ -18,7 +18,7 @@ from .metadata import Load, StepMetadata, StepReport, Store
 from .metrics import Recorder
 from .pages import NO_KEYS, Geometry, Keys, Pages
 from .parts import Bytes, expected_parts, spaces_of, world_size
-from .requests import Requests, Track, without_null
+from .requests import Requests, Track, offers_still_there, without_null
 from .session import AT_ONCE_S, Session
 from .settings import Settings
 from .tickets import Tickets
@@ -173,7 +173,7 @@ class SchedulerSide:
         self._requests.start(output)
         meta.touched = self._requests.touched(output) + self._era.copied_blocks(output)
         if self._can_store and not self._clearing and not self._doubtful(output):
-            meta.stores = self._stores(output)
+            meta.stores = self._stores(output, meta.touched)
         self._requests.fresh.clear()
         self._steps += 1
         self._spent_ns += time.perf_counter_ns() - began
@@ -191,7 +191,7 @@ class SchedulerSide:
             self._doubtful_for = getattr(self._config, "max_concurrent_batches", 2)
         return self._doubtful_for > 0
 
-    def _stores(self, output: Any) -> List[Store]:
+    def _stores(self, output: Any, touched: Sequence[int]) -> List[Store]:
         stores: List[Store] = []
         tracks, fresh = self._requests.tracks, self._requests.fresh
         for req_id, end in self._agenda.whole(output):
@@ -204,7 +204,8 @@ class SchedulerSide:
             for req_id, offers in self._era.boundary_states(output).items():
                 if req_id in tracks:
                     track = tracks[req_id]
-                    for pages, page in self._requests.boundary_pages(track, offers):
+                    safe = offers_still_there(offers, set(touched), self._tables.of(req_id))
+                    for pages, page in self._requests.boundary_pages(track, safe):
                         stores.append(self._store(track, pages, (page,)))
         return stores
 
@@ -225,6 +226,8 @@ class SchedulerSide:
                 self._lookups.forget_pages(failed)
                 if request_id in self._requests.tracks:
                     self._lookups.close_request(request_id)
+            if report.refused:  # said by the worker
+                self._can_load = self._can_store = False
             if report.spaces and report.spaces != self._spaces:
                 self._see_spaces(report.spaces)
         for request_id in output.finished_recving or ():
