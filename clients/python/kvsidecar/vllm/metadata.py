@@ -57,6 +57,7 @@ class StepReport(KVConnectorWorkerMetadata):
     failed: Dict[str, List[bytes]] = field(default_factory=dict)
     # Told once after a start: the namespaces as the workers know them.
     spaces: Optional[Tuple[GroupSpace, ...]] = None
+    refused: bool = False  # told with them: the daemon serves none of this worker's memory
     # The engine's life in which stores found that somebody else has cleared the namespace.
     stale_in: Optional[int] = None
 
@@ -73,6 +74,7 @@ class StepReport(KVConnectorWorkerMetadata):
         for request_id, keys in other.failed.items():
             self.failed.setdefault(request_id, []).extend(keys)
         self.spaces = self.spaces or other.spaces
+        self.refused |= other.refused
         if self.stale_in is None:
             self.stale_in = other.stale_in
         return self

@@ -177,6 +177,7 @@ class WorkerSide:
         if self._tell_spaces:
             self._tell_spaces = False
             report.spaces = tuple(self._spaces)
+            report.refused = not (self._layouts and self.session.namespaces)
         return None if report.empty() else report
 
     def stats(self) -> Any:

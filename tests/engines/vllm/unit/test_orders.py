@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: whatever vLLM counts on is ordered, so that no request waits for ever for a load that nobody
-makes.
+"""Goal: whatever vLLM counts on is ordered, so that no request waits for ever for a load that
+nobody makes; and nothing is promised that the workers can't load.
 
 Method: the scheduler's side alone, told of blocks for tokens that it has promised or has not.
 """
 from types import SimpleNamespace
 
+from kvsidecar.vllm.worker import WorkerSide
 from rig import PAGE
 from scene import daemon, filled, forget, make_rig, prompt, seed, settle  # noqa: F401
 from waiting import eventually
@@ -44,3 +45,15 @@ def test_tokens_without_keys_are_a_load_that_fails(make_rig):
     side.allocated(request, given([4, 5]), 2 * PAGE)
     load, = side._loads
     assert [list(pages.blocks) for pages in load.pages] == [[4, 5]]
+
+
+def test_workers_whose_memory_was_refused_are_sent_nothing(make_rig, filled, monkeypatch):
+    prompts = filled([prompt(i, 150) for i in range(3)])
+    monkeypatch.setattr(WorkerSide, "_register_layouts", lambda *_: False)
+    rig = make_rig()
+    rig.generate(prompts, name="first")
+    hits = rig.hits
+    assert rig.scheduler.reset_prefix_cache()
+    rig.generate(prompts, name="second")
+    assert rig.hits == hits
+    rig.check_empty()
