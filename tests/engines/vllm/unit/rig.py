@@ -387,4 +387,9 @@ class Rig:
         manager = self.scheduler.kv_cache_manager
         free = manager.block_pool.get_num_free_blocks()
         assert free == self.config.cache_config.num_gpu_blocks - 1, f"{free} blocks are free"
-        assert self.connector._scheduler._requests.tracks == {}
+        side = self.connector._scheduler
+        assert side._requests.tracks == side._requests.due == side._requests.fresh == {}
+        assert side._lookups._asks == {} and side._lookups._leases == 0 and side._loads == []
+        assert getattr(side._tables, "_tables", {}) == {}
+        for worker in self.workers:
+            assert len(worker.connector._worker._loads) == 0
