@@ -14,6 +14,7 @@ from .settings import Settings
 
 MEDIUM = "CPU"  # of vLLM's words: the node's host memory
 EVENTS_MAX = 65_536  # between two steps; what is beyond is not said
+TOLD_MAX = 1 << 18  # pages of which it is known that they were told; the oldest are told again
 
 
 class Events:
@@ -27,21 +28,39 @@ class Events:
         self._spaces = {space.group: space for space in spaces}
         self._hash_tokens = hash_block_size or gcd(*(space.tokens_per_page for space in spaces))
         self._events: List[Any] = []
+        self._told: Dict[Tuple[int, bytes], None] = {}
 
     def stored(self, request: Any, group: int, pages: Sequence[int]) -> None:
         """Pages (ordinals within the prompt, of this group's size) of a request are complete in the
-        daemon. `request` is vLLM's Request; what is needed is taken from it at once."""
-        if not self.active:
+        daemon. `request` is vLLM's Request; what is needed is taken from it at once. A page that was
+        told isn't told again: requests that begin alike store the same ones."""
+        if not self.active or len(self._events) >= EVENTS_MAX:
             return
-        for first, end in _runs(pages):
+        for first, end in _runs([page for page in pages if self._is_new(request, group, page)]):
             if len(self._events) >= EVENTS_MAX:
                 return
             self._events.append(self._stored(request, self._spaces[group], first, end))
+
+    def _is_new(self, request: Any, group: int, page: int) -> bool:
+        stride = self._spaces[group].tokens_per_page // self._hash_tokens
+        named = group, request.block_hashes[(page + 1) * stride - 1]
+        if named in self._told:
+            return False
+        self._told[named] = None
+        if len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        return True
+
+    def forget(self) -> None:
+        """After a reset: pages of before are nobody's to find, whatever comes is new."""
+        self._told.clear()
 
     def removed(self, group: int, block_hashes: Sequence[bytes]) -> None:
         """Pages that turned out to be gone, by vLLM's hashes of them."""
         if not self.active or not block_hashes or len(self._events) >= EVENTS_MAX:
             return
+        for found in block_hashes:
+            self._told.pop((group, found), None)
         from vllm.distributed.kv_events import BlockRemoved
         from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
         self._events.append(_made(BlockRemoved, dict(

@@ -273,6 +273,8 @@ class SchedulerSide:
     def _forget_all(self, own_cache_is_old: bool) -> None:
         self._lookups.drop_all()
         self._requests.outlive(own_cache_is_old)
+        self._tickets.forget()
+        self._events.forget()
         self._life += 1  # also for the workers: what they are loading is of before
 
     def _detach(self) -> None:

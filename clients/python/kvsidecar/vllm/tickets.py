@@ -38,6 +38,10 @@ class Tickets:
             del self._pending[next(iter(self._pending))]
         return self._last
 
+    def forget(self) -> None:
+        """After a reset: what is still being stored is of before, and not announced."""
+        self._pending.clear()
+
     def take(self, report: StepReport) -> None:
         for ticket, flags in report.stored.items():
             pending = self._pending.pop(ticket, None)

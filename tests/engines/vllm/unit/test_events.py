@@ -74,6 +74,23 @@ def test_pages_apart_are_told_apart_with_their_parents(make_request):
     assert events.take() == []
 
 
+def test_a_page_is_told_once_until_it_is_gone_or_all_of_it_is(make_request):
+    request, events = make_request(), make()
+    hashes = converted(request.block_hashes)
+
+    def told(pages):
+        events.stored(request, 0, pages)
+        return [found for event in events.take() for found in event.block_hashes]
+
+    assert told([0, 1]) == hashes[:2]
+    assert told([0, 1, 2]) == hashes[2:3]
+    events.removed(0, [request.block_hashes[1]])
+    events.take()
+    assert told([0, 1, 2]) == hashes[1:2]
+    events.forget()
+    assert told([0, 1, 2]) == hashes[:3]
+
+
 def test_a_coarser_group_is_told_in_its_own_pages(make_request):
     request = make_request()
     events = make(groups=[group(FullAttentionSpec()), group(MambaSpec(block_size=64))])
