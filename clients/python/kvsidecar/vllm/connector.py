@@ -17,6 +17,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Dict, Iterable, Optional, Set, Tuple
 
+from vllm.config import get_current_vllm_config_or_none
 from vllm.distributed.kv_transfer.kv_connector.v1 import base
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1, KVConnectorRole, SupportsHMA)
@@ -24,7 +25,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from . import eras
 from .metadata import StepMetadata
 from .metrics import PromMetrics, Stats
-from .refusals import check_engine
+from .refusals import check_engine, check_policy
 from .settings import Settings
 
 
@@ -34,6 +35,8 @@ class Connector(KVConnectorBase_V1, SupportsHMA):
         Misuse, with a sentence, for settings or an engine that can't be served."""
         super().__init__(vllm_config, role, kv_cache_config)
         settings = Settings.read(vllm_config)
+        # As a child of MultiConnector it is given a copy; workers are made within the engine's own.
+        check_policy(settings.loads, get_current_vllm_config_or_none())
         check_engine(vllm_config, eras.current())
         self._scheduler: Any = None
         self._worker: Any = None

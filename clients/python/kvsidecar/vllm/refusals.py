@@ -5,6 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Misuse
+from .settings import POLICY
+
+
+def check_policy(loads: bool, vllm_config: Any) -> None:
+    """vllm_config: the engine's own, None where it isn't known. Its policy is the one that vLLM
+    goes by, whatever the entry of a connector under MultiConnector says."""
+    transfer = getattr(vllm_config, "kv_transfer_config", None)
+    if loads and transfer is not None and \
+            getattr(transfer, "kv_load_failure_policy", "fail") != "recompute":
+        raise Misuse(POLICY)
 
 
 def check_engine(vllm_config: Any, era: Any) -> None:

@@ -139,7 +139,7 @@ class Settings:
                          "kv_consumer (loads only)")
         loads = role != "kv_producer"
         if loads and getattr(transfer, "kv_load_failure_policy", "fail") != "recompute":
-            raise Misuse(_POLICY)
+            raise Misuse(POLICY)
         given = transfer.kv_connector_extra_config
         if not isinstance(given, Mapping):
             raise Misuse(f"{WHERE} is {given!r}; give a JSON object of keys and values")
@@ -156,7 +156,7 @@ def own_id(vllm_config: Any) -> str:
     return f"{vllm_config.kv_transfer_config.engine_id} {instance}".rstrip()
 
 
-_POLICY = (
+POLICY = (
     'kv_load_failure_policy is "fail": a page that is gone by the time it is loaded would end its '
     'request with an error; set "kv_load_failure_policy": "recompute" in --kv-transfer-config '
     "(beside kv_connector; under MultiConnector in this connector's entry and on top)")

@@ -17,6 +17,7 @@ from unittest import mock
 import numpy
 import torch
 from vllm import SamplingParams
+from vllm.config import set_current_vllm_config
 from vllm.distributed.kv_transfer import kv_transfer_state
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.utils import KVOutputAggregator
@@ -90,8 +91,9 @@ class Worker:
 
     def __init__(self, vllm_config, kv_cache_config):
         self.config, self.kv_config = vllm_config, kv_cache_config
-        self.connector = KVConnectorFactory.create_connector(
-            config=vllm_config, role=KVConnectorRole.WORKER, kv_cache_config=kv_cache_config)
+        with set_current_vllm_config(vllm_config):
+            self.connector = KVConnectorFactory.create_connector(
+                config=vllm_config, role=KVConnectorRole.WORKER, kv_cache_config=kv_cache_config)
         in_pool = getattr(self.connector, "get_mem_pool_context", lambda: None)()
         with in_pool or contextlib.nullcontext():
             self.caches = allocate(kv_cache_config)

@@ -8,6 +8,7 @@ import pytest
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1, KVConnectorMetadata, SupportsHMA)
 
+import kvsidecar
 from rig import PAGE, Rig, continuation
 from scene import daemon, make_rig, prompt, seed, settle  # noqa: F401
 
@@ -94,3 +95,10 @@ def test_a_load_within_the_forward_that_fails_leaves_no_page(
     rig.generate([one + continuation(one, 3)])  # every byte of what is found is looked at
     assert rig.hits == 5 * PAGE
     rig.check_empty()
+
+
+def test_the_policy_that_vllm_goes_by_is_the_one_on_top(daemon, model):
+    ours = child("Connector", "kvsidecar.vllm", socket=daemon.socket)
+    with pytest.raises(kvsidecar.Misuse, match='"kv_load_failure_policy": "recompute".* on top'):
+        Rig(dict(kv_connector="MultiConnector", kv_role="kv_both",
+                 kv_connector_extra_config={"connectors": [ours]}), model, policy="fail")
