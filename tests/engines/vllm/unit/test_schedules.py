@@ -175,6 +175,23 @@ def test_a_load_that_never_begins_ends_with_its_deadline(make_rig, filled, daemo
     rig.check_empty()
 
 
+@pytest.mark.parametrize("specs", GROUPS)
+def test_nobody_waits_for_anothers_load(make_rig, filled, daemon, specs):
+    prompts = filled([prompt(1, 220)], specs=specs)
+    rig = make_rig({"load_timeout_s": 60, "lookup_deadline_ms": 50}, specs=specs)
+    rig.on_load.append(lambda request: daemon.pause())
+    loading = rig.add("loads", prompts[0])
+    rig.run(lambda: loading.status.name == "WAITING_FOR_REMOTE_KVS")
+    rig.add("other", prompt(2, 100))
+    rig.run(lambda: "other" in rig.reasons)
+    assert loading.status.name == "WAITING_FOR_REMOTE_KVS"
+    daemon.resume()
+    rig.run()
+    rig.check_output("other", prompt(2, 100))
+    rig.check_output("loads", prompts[0])
+    assert rig.hits == whole(prompts) and not rig.counts()["failed_loads"]
+
+
 # Aborts (defect 6).
 
 @pytest.mark.parametrize("specs", GROUPS)
