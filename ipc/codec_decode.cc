@@ -278,6 +278,11 @@ Result<LookupRequest> decode_lookup(Bytes record) {
   if (out.pools.empty() || out.pools.size() > kPoolsMax) {
     return bad("lookup", "pools", out.pools.size(), "a lookup asks 1 to 16 pools");
   }
+  if (out.total * uint64_t{out.pools.size()} > kLookupFindsMax) {
+    return bad("lookup", "pools", out.pools.size(),
+               "keys times pools are at most 65536; ask for fewer than " +
+                   std::to_string(out.total) + " keys");
+  }
   for (const PoolPolicy& pool : out.pools) {
     const auto policy = static_cast<uint32_t>(pool.policy);
     if (policy > 1) {

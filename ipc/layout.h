@@ -25,6 +25,7 @@ inline constexpr uint32_t kArenaBlockBytes = 64 * 1024;  // = the largest reques
 inline constexpr uint32_t kRequestBytesMax = 64 * 1024;
 inline constexpr uint32_t kItemsMax = 2048;        // keys or items of one record
 inline constexpr uint32_t kLookupKeysMax = 32768;  // keys of one lookup over all its records
+inline constexpr uint32_t kLookupFindsMax = 2 * kLookupKeysMax;  // its keys times its pools
 inline constexpr uint32_t kKeyBytesMax = 64;
 inline constexpr uint32_t kRunsMax = 64;  // explicit runs of one item
 inline constexpr uint32_t kDescriptionBytesMax = 16 * 1024;

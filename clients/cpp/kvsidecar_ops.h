@@ -45,7 +45,7 @@ typedef struct kvs_pool_policy {
 
 typedef struct kvs_lookup_args {
   size_t struct_size;
-  kvs_keys keys; /* a prompt's keys in order, at most 32768 */
+  kvs_keys keys; /* a prompt's keys in order, at most 32768, and 65536 / pool_count */
   const kvs_pool_policy* pools;
   size_t pool_count; /* 1..16 */
   uint64_t ticket;   /* all ranks of a group that pass one ticket get one answer; 0: none */

@@ -87,6 +87,10 @@ Status Client::lookup(const kvs_lookup_args& args, uint64_t& id) {
   if (Status checked = check_keys(args.keys, kLookupKeysMax); !checked.ok()) return checked;
   if (args.pools == nullptr || args.pool_count == 0 || args.pool_count > kPoolsMax)
     return invalid("pool_count " + std::to_string(args.pool_count) + " must be 1 to 16");
+  if (args.keys.count * args.pool_count > kLookupFindsMax)
+    return invalid("keys.count " + std::to_string(args.keys.count) + " times pool_count " +
+                   std::to_string(args.pool_count) +
+                   " is more than 65536: one lookup would hold up everybody; look up fewer keys");
   auto op = std::make_unique<Operation>();
   op->type = RecordType::kLookup;
   take_keys(args.keys, *op);

@@ -14,6 +14,8 @@ from .client import Client
 from .memory import Namespace
 from .status import Status
 
+KEYS_MAX, FINDS_MAX = 32768, 65536  # of kvs_lookup: keys, and keys times pools
+
 
 class Found:
     """What became of one lookup. `finished` first: the rest is there when it is true."""
@@ -64,6 +66,7 @@ class PreparedLookup:
         self._core: Core = client._core
         self._args, self._keep = lookup_struct(pack_keys(b"\0", 1), pools, 0, lease, prefetch,
                                                nanoseconds(timeout))
+        self.keys_max = min(KEYS_MAX, FINDS_MAX // self._args.pool_count)  # of one begin()
         self._made, self._result = ctypes.c_uint64(), _structs.sized(_structs.Result)
         self._args_at, self._made_at = ctypes.byref(self._args), ctypes.byref(self._made)
         self._result_at = ctypes.byref(self._result)

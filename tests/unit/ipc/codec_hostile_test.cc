@@ -153,6 +153,10 @@ TEST(HostileLookup, IsCheckedFieldByField) {
   lookup_refused("pools is 0", [](LookupRequest& r) { r.pools = {}; });
   static PoolPolicy pools[kPoolsMax + 1];
   lookup_refused("pools is 17", [](LookupRequest& r) { r.pools = pools; });
+  lookup_refused("keys times pools are at most 65536", [](LookupRequest& r) {
+    r.total = kLookupFindsMax / 16 + 1;
+    r.pools = std::span<const PoolPolicy>(pools).first(16);
+  });
   lookup_refused("policy is 2", [](LookupRequest& r) {
     pools[0].policy = static_cast<HitPolicy>(2);
     r.pools = std::span<const PoolPolicy>(pools).first(1);

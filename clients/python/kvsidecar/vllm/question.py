@@ -9,9 +9,6 @@ from .. import Found, PreparedLookup, Status
 from ..status import Place
 from .pages import Geometry, Keys, lengths
 
-# Of a whole prompt, see kvs_lookup; what lies beyond isn't asked about.
-KEYS_MAX = 32768
-
 
 class Piece(NamedTuple):
     """What was asked about one page size."""
@@ -38,7 +35,7 @@ class Question:
         self.pieces: List[Piece] = []
         for size, lookup in prepared.items():
             known, first = keys[size], local // size
-            end = min(known.count, first + KEYS_MAX)
+            end = min(known.count, first + lookup.keys_max)  # what lies beyond isn't asked about
             if end > first:
                 asked = known.part(first, end) if first or end < known.count else known.bytes
                 self.pieces.append(Piece(size, first, lookup.begin(asked, known.key_bytes)))
