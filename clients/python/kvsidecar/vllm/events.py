@@ -32,8 +32,8 @@ class Events:
 
     def stored(self, request: Any, group: int, pages: Sequence[int]) -> None:
         """Pages (ordinals within the prompt, of this group's size) of a request are complete in the
-        daemon. `request` is vLLM's Request; what is needed is taken from it at once. A page that was
-        told isn't told again: requests that begin alike store the same ones."""
+        daemon. `request` is vLLM's Request; what is needed is taken from it at once. A page that
+        was told isn't told again: requests that begin alike store the same ones."""
         if not self.active or len(self._events) >= EVENTS_MAX:
             return
         for first, end in _runs([page for page in pages if self._is_new(request, group, page)]):
