@@ -15,7 +15,7 @@ build=(
 )
 tests=(
   clang git libgtest-dev relacy-dev rpm rpm2cpio cpio dpkg-dev man-db
-  python3-pytest python3-numpy
+  python3-pytest python3-numpy python3-venv
 )
 
 list=0
