@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: an engine that the connector can't serve is refused at start, in a sentence with the remedy.
+"""Goal: an engine that the connector can't serve is refused at start, with a sentence and a remedy.
 
 Method: configurations of such engines, and their neighbours that are served.
 """
