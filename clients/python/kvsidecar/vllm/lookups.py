@@ -136,6 +136,8 @@ class Lookups:
                 held.local > local or (held.leased and now >= self._lease_limit(held))):
             self._let_go(ask)  # asked about less, or too old to be relied on
             held = None
+            if ask.tokens:  # its answer was told: another question, with time of its own
+                ask.first_ns, ask.tokens = now, 0
         if held is None:
             scout = ask.scout
             if scout is not None and now - scout.sent_ns < STALE_NS:

@@ -77,3 +77,22 @@ def test_a_request_that_goes_on_over_a_reset_leaves_no_pages(make_rig, settle, o
         assert rig.scheduler.reset_prefix_cache()
         assert run(rig, f"new{found}", one, b"new") == found
     rig.check_empty()
+
+
+def test_a_request_that_waited_for_blocks_longer_than_its_lease_is_looked_up_anew(
+        make_rig, filled):
+    """And has the usual time for the answer."""
+    prompts = filled([prompt(i, 10 * PAGE + 1) for i in range(2)])
+    rig = make_rig({"spin_us": 0}, blocks=13, max_model_len=352)
+    rig.add("0", prompts[0], max_tokens=8)
+    rig.add("1", prompts[1], max_tokens=8)
+    rig.run(lambda: ("1", 10 * PAGE) in rig.asked)
+    ask = rig.connector._scheduler._lookups._asks["1"]
+    ask.first_ns -= 60_000_000_000
+    for question in (ask.scout, ask.held):
+        question.sent_ns -= 60_000_000_000
+        question.lease_end_ns -= 60_000_000_000
+    rig.run()
+    assert rig.hits == whole(prompts)
+    assert rig.counts()["lookup_late"] == 0
+    rig.check_empty()
