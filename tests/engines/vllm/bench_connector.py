@@ -16,13 +16,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(TESTS, "harness"),
                 os.path.join(os.path.dirname(TESTS), "clients", "python")]
+sys.path.append(os.path.join(TESTS, "process"))
 
 from daemon import Daemon, built  # noqa: E402
 
 os.environ.setdefault("KVSIDECAR_LIBRARY", built("libkvsidecar-client.so.0"))
 
+import accounts  # noqa: E402
 from bench_figures import Figure, as_json, median_with_interval, table  # noqa: E402
 from engine import MEBIBYTE, Engine, connector, prompt  # noqa: E402
+from waiting import eventually  # noqa: E402
 
 ROUNDS = 12
 CACHE = 768 * MEBIBYTE
@@ -106,6 +109,7 @@ def hit(pair, model, rounds):
         words = pair.prompts(1, PREFIX + 20)
         for engine, times in ((pair.plain, plain), (pair.ours, ours)):
             engine.call("measured", prompts=words, max_tokens=1)
+            eventually(lambda: not accounts.status(pair.daemon)["operations"], "all is stored")
             engine.call("reset_prefix_cache", connector=False)
             told = engine.call("measured", prompts=words, max_tokens=1)
             assert told["cached"] == [PREFIX if engine is pair.ours else 0], told
@@ -180,7 +184,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = list(measure(folder, asked.rounds, lambda names: asked.only in names))
+        figures = []
+        for figure in measure(folder, asked.rounds, lambda names: asked.only in names):
+            figures.append(figure)
+            print(f"{figure.name}: {figure.value:.4g} {figure.unit}", file=sys.stderr)
     print(as_json(figures) if asked.json else table(figures))
 
 
