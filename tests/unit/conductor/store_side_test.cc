@@ -212,7 +212,7 @@ TEST_F(StoreSide, ADeletedPageThatALeaseHoldsIsNotWritten) {
     start();
     auto a = engine();
     set_store_faults({.held = true});
-    for (const uint64_t key : {1, 2}) ASSERT_EQ(put(*a, key), Code::kOk);
+    for (const uint64_t key : {uint64_t{1}, uint64_t{2}}) ASSERT_EQ(put(*a, key), Code::kOk);
     const size_t before = spy->written.size();  // at once: 1 is with the store, 2 waits
     LookupRequest leased;
     leased.lease_ms = 10'000;
