@@ -20,6 +20,23 @@ constexpr int kSoPeerPidfd = 77;       // kernel 6.5; Debian 12's headers lack t
 using ControlBuffer = std::array<std::byte, CMSG_SPACE(sizeof(int) * kMessageFdsMax) +
                                                 CMSG_SPACE(sizeof(ucred))>;
 
+// recvmsg into `bytes`, again when interrupted; `message` and its `control` are then for take_fds.
+ssize_t receive(int socket, std::span<std::byte> bytes, int flags, ControlBuffer& control,
+                msghdr& message) {
+  iovec part{bytes.data(), bytes.size()};
+  ssize_t got = 0;
+  do {
+    message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
+  } while (got < 0 && errno == EINTR);
+  message.msg_iov = nullptr;  // it was this call's
+  return got;
+}
+
 // Takes every fd out of the message, so that none is lost when the message is then refused.
 void take_fds(msghdr& message, std::vector<UniqueFd>& fds) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
@@ -83,16 +100,10 @@ Status send_message(int socket, std::span<const std::byte> bytes, std::span<cons
 Result<size_t> receive_message(int socket, std::span<std::byte> buffer, std::vector<UniqueFd>& fds,
                                size_t fds_max) {
   fds.clear();
-  iovec part{buffer.data(), buffer.size()};
   alignas(cmsghdr) ControlBuffer control{};
   msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t got = 0;
-  while ((got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
-    if (errno == EINTR) continue;
+  const ssize_t got = receive(socket, buffer, 0, control, message);
+  if (got < 0) {
     if (errno == ECONNRESET) return size_t{0};
     return os_error("receiving a message", errno, errno == EAGAIN ? Code::kBusy : Code::kInternal);
   }
@@ -123,15 +134,9 @@ void close_peer_socket(UniqueFd socket) {
   std::vector<UniqueFd> fds;
   for (;;) {
     std::byte byte{};
-    iovec part{&byte, 1};
     alignas(cmsghdr) ControlBuffer control{};
     msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t got = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = receive(socket.get(), {&byte, 1}, MSG_DONTWAIT, control, message);
     if (got < 0 || (got == 0 && message.msg_controllen == 0)) break;
     take_fds(message, fds);
   }

@@ -149,7 +149,9 @@ LookupAnswer look_up(World& world, Session& session, const LookupAssembly& looku
   answer.keys = lookup.total;
   answer.longest = restorable_prefixes(policies, lookup.total, answer.restorable);
   fill_places(pools, policies, answer);
-  hold(world, session, lookup, attachments, needed_pages(pools, policies, answer.longest), answer);
+  if (lookup.lease_ms != 0 || lookup.prefetch)
+    hold(world, session, lookup, attachments, needed_pages(pools, policies, answer.longest),
+         answer);
   for (Found& found : pools)
     note_uses(world, {found.attachment->shape, access, std::move(found.pages),
                       std::move(found.entries)});

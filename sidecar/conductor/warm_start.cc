@@ -31,14 +31,14 @@ void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
 }
 
 bool add_page(World& world, const FoundSegment& segment, NamespaceInfo& space,
-              const FoundPage& found, uint64_t bytes) {
+              const FoundPage& found) {
   if (found.page_bytes != space.page_bytes) return false;
   EntryId entry = world.index.find(found.hash);
   if (entry == kNoEntry) entry = add_page_entry(world, found.hash, found.digest, space);
   PageEntry& page = world.index[entry];
   if (page.segment != kNowhere || page.digest != found.digest)
     return false;  // written twice: the first one stands
-  bind_location(world, entry, {segment.segment, found.slot}, bytes);
+  bind_location(world, entry, {segment.segment, found.slot}, 0);  // scan_done counts them at once
   found_in_store(world, entry);
   world.count.pages_scanned.add();
   return true;
@@ -77,7 +77,7 @@ void scan_done(World& world, StoreDone&& done) {
   if (segment.generation < (*space)->generation) return unlink_segment(world, segment.segment);
   size_t known = 0;
   for (const FoundPage& page : segment.pages)
-    known += add_page(world, segment, **space, page, 0) ? 1 : 0;
+    known += add_page(world, segment, **space, page) ? 1 : 0;
   if (known == 0) {
     // A segment of this life may hold pages whose writes are known, or still away.
     if (segment.segment >> 32 == (world.epoch & UINT32_MAX)) return;
