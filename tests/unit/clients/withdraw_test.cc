@@ -149,6 +149,23 @@ TEST_F(ClientWithdraw, AStagedGetIsFreeAtOnceEvenWhileItIsCopied) {
   EXPECT_TRUE(engine.holds(0, 3));
 }
 
+// A get of page 0 whose copy outlives its deadline and a cancel.
+client::Expected<client::Op> overdue_get(Engine& engine, uint32_t block) {
+  const auto keys = make_keys(0, 1);
+  const auto at = numbers(block, 1);
+  client::Transfer transfer = engine.transfer(keys, at);
+  transfer.timeout_ns = kSoonNs;
+  auto get = engine.client->get(transfer);
+  if (!get.ok()) return get;
+  kvs_event event{};
+  while (kvs_poll(engine.client->c(), &event, 1) == 0) (void)::poll(nullptr, 0, 1);
+  EXPECT_EQ(uint32_t{KVS_EVENT_OVERDUE}, event.kind);
+  uint8_t is_free = 9;
+  EXPECT_TRUE(get->cancel(&is_free).ok());
+  EXPECT_EQ(0, is_free + 0) << "the peer is writing these blocks";
+  return get;
+}
+
 TEST(ClientDeath, AGetThatIsBeingCopiedWaitsForTheDaemonsDeath) {
   TemporaryFolder folder;
   Knobs knobs;
@@ -157,18 +174,8 @@ TEST(ClientDeath, AGetThatIsBeingCopiedWaitsForTheDaemonsDeath) {
   ASSERT_NE(0, child);
   {
     Engine engine(folder.socket(), 1);
-    const auto keys = make_keys(0, 1);
-    const auto at = numbers(0, 1);
-    client::Transfer transfer = engine.transfer(keys, at);
-    transfer.timeout_ns = kSoonNs;
-    auto get = engine.client->get(transfer);
+    auto get = overdue_get(engine, 0);
     ASSERT_TRUE(get.ok());
-    kvs_event event{};
-    while (kvs_poll(engine.client->c(), &event, 1) == 0) (void)::poll(nullptr, 0, 1);
-    EXPECT_EQ(uint32_t{KVS_EVENT_OVERDUE}, event.kind);
-    uint8_t is_free = 9;
-    ASSERT_TRUE(get->cancel(&is_free).ok());
-    EXPECT_EQ(0, is_free + 0) << "the peer is writing these blocks";
     EXPECT_EQ(KVS_BUSY, kvs_op_free(engine.client->c(), get->id()));
     ::kill(child, SIGSTOP);
     EXPECT_EQ(KVS_TIMEOUT, kvs_wait(engine.client->c(), get->id(), kSoonNs));
@@ -196,17 +203,8 @@ TEST(ClientDeath, ACompletionFreesNothingThatIsStillBeingCopied) {
     ASSERT_TRUE(put.ok());
     EXPECT_EQ(KVS_OK, put->wait().status());
     EXPECT_EQ(KVS_ABANDONED, put->items()[0]);
-    const auto at = numbers(1, 1);
-    client::Transfer transfer = engine.transfer(keys, at);
-    transfer.timeout_ns = kSoonNs;
-    auto get = engine.client->get(transfer);
+    auto get = overdue_get(engine, 1);
     ASSERT_TRUE(get.ok());
-    kvs_event event{};
-    while (kvs_poll(engine.client->c(), &event, 1) == 0) (void)::poll(nullptr, 0, 1);
-    EXPECT_EQ(uint32_t{KVS_EVENT_OVERDUE}, event.kind);
-    uint8_t is_free = 9;
-    ASSERT_TRUE(get->cancel(&is_free).ok());
-    EXPECT_EQ(0, is_free + 0) << "the peer is writing these blocks";
     ::kill(child, SIGKILL);
     EXPECT_EQ(KVS_UNAVAILABLE, get->wait().status());
   }

@@ -46,21 +46,8 @@ def test_a_clear_by_somebody_else_leaves_an_engine_to_itself(make_rig, settle, d
         each.check_empty()
 
 
-def test_resets_that_clear_follow_each_other(make_rig, settle):
-    rig = make_rig({"on_reset": "clear"})
-    for life in range(3):
-        names = iter(range(1000))
-        assert found(rig, f"new{life}") == 0
-        eventually(lambda: found(rig, f"{life}.{next(names)}") == whole(PROMPTS),
-                   "it finds what came after the reset")
-        settle()
-        assert rig.scheduler.reset_prefix_cache(reset_connector=True)
-
-
-def test_many_resets_use_the_same_namespaces(make_rig, settle, daemon):
-    """Weights that are trained are loaded again and again: an engine may be reset for days."""
-    rig = make_rig()
-    lives = 12
+def reset_again_and_again(rig, lives, settle):
+    """Each life finds nothing of the one before, and what it has stored itself."""
     for life in range(lives):
         names = iter(range(1000))
         assert found(rig, f"new{life}") == 0
@@ -68,6 +55,17 @@ def test_many_resets_use_the_same_namespaces(make_rig, settle, daemon):
                    "it finds what came after the reset")
         settle()
         assert rig.scheduler.reset_prefix_cache(reset_connector=True)
+
+
+def test_resets_that_clear_follow_each_other(make_rig, settle):
+    reset_again_and_again(make_rig({"on_reset": "clear"}), 3, settle)
+
+
+def test_many_resets_use_the_same_namespaces(make_rig, settle, daemon):
+    """Weights that are trained are loaded again and again: an engine may be reset for days."""
+    rig = make_rig()
+    lives = 12
+    reset_again_and_again(rig, lives, settle)
     rig.run()
     with kvsidecar.Client(daemon.socket) as asker:
         told = asker.stat(kvsidecar.Stat.NAMESPACES).result().json()["namespaces"]
