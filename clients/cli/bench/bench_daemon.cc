@@ -8,8 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "clients/cli/account.h"
-#include "clients/cli/asker.h"
+#include "clients/cli/await_pool.h"
 #include "clients/cli/bench/rig.h"
 #include "ipc/os.h"
 
@@ -19,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kChunkBytes = 64ull << 20, kSpanBytes = 16ull << 20;
-constexpr uint64_t kPatienceNs = 120'000'000'000;
-constexpr int kStepMs = 20;
 constexpr const char* kShm = "/dev/shm";
 
 std::string config_text(const std::string& folder, const std::string& pool,
@@ -41,24 +38,6 @@ std::string config_text(const std::string& folder, const std::string& pool,
             std::to_string(options.store_bytes) + "\"\nsegment_bytes = \"64MiB\"\n";
   return text + "\n[[allow]]\nuid = " + std::to_string(getuid()) +
          "\npermissions = [\"read\", \"put\", \"clear\", \"admin\"]\n";
-}
-
-// The pool is reserved and touched in the background; until that is done it slows everything.
-Status await_pool(const std::string& socket, uint64_t pool_bytes) {
-  Target target;
-  target.socket = socket;
-  auto asker = Asker::open(target);
-  if (!asker) return asker.status();
-  const uint64_t until_ns = monotonic_ns() + kPatienceNs;
-  while (monotonic_ns() < until_ns) {
-    const auto text = asker->stat(KVS_STAT_STATUS);
-    if (!text) return text.status();
-    const auto account = parse_account(*text);
-    if (!account) return account.status();
-    if (account->pool_bytes >= pool_bytes) return {};
-    (void)poll(nullptr, 0, kStepMs);
-  }
-  return {Code::kTimeout, "the host pool wasn't ready in time"};
 }
 
 bool is_program(const fs::path& path) { return access(path.c_str(), X_OK) == 0; }
@@ -92,6 +71,7 @@ Result<std::unique_ptr<BenchDaemon>> BenchDaemon::start(const std::string& progr
   std::ofstream(config) << config_text(folder, pool, options);
   daemon->process_.emplace(program, config, daemon->socket_);
   if (Status started = daemon->process_->start(); !started.ok()) return started;
+  // Until all of it stands, its making slows everything.
   if (Status ready = await_pool(daemon->socket_, options.pool_bytes); !ready.ok()) return ready;
   return daemon;
 }

@@ -25,7 +25,7 @@ using client::Op;
 constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint64_t kSecond = 1000 * kMillisecond;
 constexpr uint64_t kTimeout = 10 * kSecond;          // of an operation: far beyond what it takes
-constexpr uint64_t kComputePage = kMillisecond / 5;  // what a page costs while no daemon answers
+constexpr uint64_t kComputePage = kMillisecond / 5;  // what a page costs in an outage
 constexpr uint64_t kOutageRequests = 32;  // that go on without a daemon; then it is awaited
 constexpr uint64_t kOutageWait = 30 * kSecond;
 constexpr uint32_t kLeaseMs = 10'000;
@@ -83,6 +83,7 @@ class Engine {
   void settle(PendingPut& put);
   void count_hits(const Request& request, size_t usable);
   void wait_out(size_t pages);
+  void compute(size_t pages);
   void release(uint64_t lease);
   void answered();
   bool is_expected(kvs_status status, uint64_t began_ns) const;
@@ -102,6 +103,7 @@ class Engine {
   uint64_t first_epoch_ = 0;
   uint64_t recovered_ns_ = 0;  // first answer of the next daemon to this engine
   uint64_t outage_requests_ = 0;
+  bool recovering_ = false;  // the next daemon answers, and nothing has hit there yet
   bool request_failed_ = false;
   std::deque<PendingPut> puts_;
 };
@@ -174,6 +176,8 @@ void Engine::serve(const std::vector<uint64_t>& pages) {
   if (request.lease != 0) release(request.lease);
   count_hits(request, usable);
   put_rest(request, usable);
+  if (usable > 0) recovering_ = false;
+  if (recovering_) compute(pages.size());
   add(score_.requests, 1);
   if (request_failed_) add(score_.failed_requests, 1);
 }
@@ -212,6 +216,14 @@ size_t Engine::look_up(Request& request) {
 void Engine::wait_out(size_t pages) {
   const bool long_one = ++outage_requests_ == kOutageRequests;
   (void)kvs_wait_connected(client_->c(), long_one ? kOutageWait : kComputePage * pages);
+}
+
+// The next daemon's pool comes back in the background, when it already answers: until a page hits,
+// prompts still take their time.
+void Engine::compute(size_t pages) {
+  const uint64_t ns = kComputePage * pages;
+  const timespec time{static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)};
+  (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
 // Loads the first pages, compares every byte and returns how many of them can be used.
@@ -345,6 +357,7 @@ void Engine::answered() {
   if (recovered_ns_ != 0 || board_.killed_ns.load() == 0) return;
   if (kvs_epoch(client_->c()) == first_epoch_) return;
   recovered_ns_ = now_ns();
+  recovering_ = true;
   uint64_t none = 0;
   board_.restored_ns.compare_exchange_strong(none, recovered_ns_);
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "clients/cli/await_pool.h"
 #include "clients/cli/replay/capacity.h"
 #include "clients/cli/replay/daemon_process.h"
 #include "clients/cli/replay/fleet.h"
@@ -93,6 +94,8 @@ Result<ReplayReport> Replay::run() {
     Status started = daemon_->start();
     if (!started.ok()) return started;
   }
+  // A trace has no pauses: a short one would be through before the first page can be put.
+  if (Status ready = await_pool(options_.socket, 1); !ready.ok()) return ready;
   EngineOptions engine;
   engine.socket = options_.socket;
   engine.engines = options_.engines;
