@@ -47,7 +47,6 @@ struct WorkerThread::State {
 
 namespace {
 
-constexpr uint64_t kSleepCapNs = 200'000'000;  // of a dozen threads: an idle daemon's whole work
 constexpr int kIdleTurnsBeforeSleep = 64;
 
 void turn(Worker& worker, const std::atomic<bool>& stopping) {
@@ -63,7 +62,7 @@ void turn(Worker& worker, const std::atomic<bool>& stopping) {
     }
     worker.waker().announce();
     if (!worker.has_work() && !stopping.load(std::memory_order_acquire))
-      worker.waker().sleep(kSleepCapNs);
+      worker.waker().sleep(worker.sleep_cap_ns());
     worker.waker().retire();
     // One look after each sleep: a full round of yields for every capped sleep would keep an idle
     // daemon's cores warm.

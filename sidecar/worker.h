@@ -43,6 +43,9 @@ class Worker {
   // While true, the thread polls instead of sleeping (copies or I/O in flight that no waker
   // announces).
   virtual bool must_poll() { return false; }
+  // The longest sleep. Shorter only for what has to look at a clock: a dozen threads that look in
+  // at times are an idle daemon's whole work.
+  virtual uint64_t sleep_cap_ns() const { return 1'000'000'000; }
   Waker& waker() { return waker_; }
 
  private:

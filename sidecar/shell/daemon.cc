@@ -17,10 +17,10 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kMillisecondNs = 1'000'000;
-constexpr uint64_t kSleepCapNs = 50 * kMillisecondNs;
 constexpr int kLooksPerTurn = 64, kRingLooks = 8;
 constexpr uint64_t kHousekeepingNs = kMillisecondNs;  // sockets and signals, while busy
 constexpr uint64_t kSnapshotNs = 200 * kMillisecondNs;
+constexpr uint64_t kSleepCapNs = kSnapshotNs;  // all else wakes it, or is a deadline
 constexpr uint64_t kTakeDownNs = 5'000 * kMillisecondNs;
 // What a predecessor's direct I/O may still do after its process is gone: the kernel's own time
 // limit for a command to a disk.

@@ -49,6 +49,7 @@ class FileStore final : public Store {
   void set_capacity(uint64_t bytes);  // before the first step
   bool step() override;
   bool has_work() override;
+  uint64_t sleep_cap_ns() const override { return 200'000'000; }  // the breaker watches the time
 
   // Conductor: memory that pages will come from and go to, to be pinned for the ring. It must stay
   // mapped as long as the store lives. Only a hint: where RLIMIT_MEMLOCK is small, one log line
