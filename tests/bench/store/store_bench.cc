@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: how near the file store comes to the disk (O8-08). Method: pages of 1 MiB are written and
 // read at depth 32 through a store worker, beside fio with io_uring and O_DIRECT in the same
-// folder, both from shared memory as the host pool's is, in turns; the medians of an even number of
-// rounds are compared. Virtual disks are faster in some places than in others, where a file has
-// blocks already, and after a rest: both write new files, fio reads the largest file that the store
-// wrote, and each run waits a second before it begins, as fio's start alone takes half of one.
+// folder, in turns; the medians of an even number of rounds are compared. Both move the same file
+// in /dev/shm, as the host pool's chunks are: how its pages happen to lie in physical memory
+// decides how many pieces a transfer has, and with them half of a virtual disk's speed. Virtual
+// disks are also faster in some places than in others, where a file has blocks already, and after a
+// rest: both write new files, fio reads the largest file that the store wrote, and each run waits a
+// second before it begins, as fio's start alone takes half of one.
 // Then a folder with a million directory entries is scanned. Beside the common arguments:
 // --directory DIR (where; default: here), --bytes N (of each run).
-// (where; default: here), --bytes N (of each run).
+#include <fcntl.h>
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,12 +36,6 @@ constexpr size_t kDepth = 64;
 constexpr double kReach = 0.9;
 constexpr int kRestMs = 1000;
 
-struct Settings {
-  std::string directory = ".";
-  uint64_t bytes = 1ull << 30;
-  uint32_t rounds = 4;
-};
-
 double seconds(clockid_t clock) {
   timespec now{};
   ::clock_gettime(clock, &now);
@@ -48,13 +44,43 @@ double seconds(clockid_t clock) {
 
 void rest() { (void)::poll(nullptr, 0, kRestMs); }
 
+// Memory as the host pool's chunks are, touched.
+class PoolFile {
+ public:
+  PoolFile() : path_("/dev/shm/kvsidecar-store-bench-" + std::to_string(::getpid())) {
+    const UniqueFd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    KV_CHECK(fd && ::ftruncate(fd.get(), kDepth * kPage) == 0);
+    auto mapped = MappedMemory::map(fd.get(), 0, kDepth * kPage, Access::kReadWrite);
+    KV_CHECK(mapped.ok());
+    memory_ = mapped.take();
+    std::memset(memory_.data(), 1, kDepth * kPage);
+  }
+  ~PoolFile() { (void)::unlink(path_.c_str()); }
+  PoolFile(const PoolFile&) = delete;
+  PoolFile& operator=(const PoolFile&) = delete;
+  const std::string& path() const { return path_; }
+  std::byte* data() const { return memory_.data(); }
+
+ private:
+  std::string path_;
+  MappedMemory memory_;
+};
+
+struct Settings {
+  std::string directory = ".";
+  uint64_t bytes = 1ull << 30;
+  uint32_t rounds = 4;
+  const PoolFile* pool = nullptr;
+};
+
 // GB/s that fio reports; 0 when it isn't there or fails.
-double run_fio(uint64_t bytes, const std::string& file, const char* mode) {
+double run_fio(const Settings& settings, uint64_t bytes, const std::string& file,
+               const char* mode) {
   const std::string command =
       "fio --name=floor --filename=" + file + " --rw=" + mode +
       " --bs=1M --size=" + std::to_string(bytes / kPage * kPage) +
-      " --iodepth=32 --ioengine=io_uring --direct=1 --fixedbufs=1 --end_fsync=1 --mem=mmapshared"
-      " --output-format=terse --terse-version=3 2>/dev/null";
+      " --iodepth=32 --ioengine=io_uring --direct=1 --fixedbufs=1 --end_fsync=1 --mem=mmapshared:" +
+      settings.pool->path() + " --output-format=terse --terse-version=3 2>/dev/null";
   rest();
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return 0;
@@ -75,7 +101,7 @@ double run_fio(uint64_t bytes, const std::string& file, const char* mode) {
 
 double fio_write(const Settings& settings, const std::string& folder) {
   const std::string file = folder + "/floor";
-  const double rate = run_fio(settings.bytes, file, "write");
+  const double rate = run_fio(settings, settings.bytes, file, "write");
   (void)::unlink(file.c_str());
   return rate;
 }
@@ -88,12 +114,12 @@ double fio_read(const Settings& settings, const std::string& folder) {
     largest = entry.path();
     bytes = entry.file_size();
   }
-  return run_fio(std::min(bytes, settings.bytes), largest, "read");
+  return run_fio(settings, std::min(bytes, settings.bytes), largest, "read");
 }
 
 class Conductor {
  public:
-  explicit Conductor(const std::string& folder) {
+  Conductor(const std::string& folder, const PoolFile& pool) : memory_(pool.data()) {
     FileStoreOptions options;
     options.root = options.state_directory = folder;
     options.done_waker = &waker_;
@@ -107,13 +133,7 @@ class Conductor {
       std::exit(1);
     }
     store_ = opened.take();
-    auto fd = make_memfd("store_bench", kDepth * kPage);
-    KV_CHECK(fd.ok());
-    auto mapped = MappedMemory::map(fd->get(), 0, kDepth * kPage, Access::kReadWrite);
-    KV_CHECK(mapped.ok());
-    memory_ = mapped.take();
-    std::memset(memory_.data(), 1, kDepth * kPage);
-    (void)store_->register_memory({memory_.data(), kDepth * kPage});
+    (void)store_->register_memory({memory_, kDepth * kPage});
     worker_ = std::make_unique<WorkerThread>(*store_, "store");
   }
   std::string describe() const { return store_->describe(); }
@@ -127,7 +147,7 @@ class Conductor {
     size_t started = 0, ended = 0;
     while (ended < count) {
       while (started < count && !free.empty()) {
-        StoreCommand command = make(started, memory_.data() + free.back() * kPage);
+        StoreCommand command = make(started, memory_ + free.back() * kPage);
         command.token = started << 8 | free.back();
         KV_CHECK(store_->submit(std::move(command)));
         free.pop_back();
@@ -161,7 +181,7 @@ class Conductor {
 
  private:
   Waker waker_;
-  MappedMemory memory_;
+  std::byte* memory_;  // kDepth pages
   std::unique_ptr<FileStore> store_;
   std::unique_ptr<WorkerThread> worker_;
 };
@@ -228,7 +248,7 @@ void measure_pages(const Settings& settings, const std::string& folder, BenchRun
     const std::string own = folder + "/round" + std::to_string(round);
     std::filesystem::create_directory(own);
     {
-      Conductor conductor(own);
+      Conductor conductor(own, *settings.pool);
       std::vector<StoreLocation> locations(count);
       writes.push_back(gigabytes_per_s(count * kPage, write_all(conductor, page, locations)));
       if (!fio_first) fio_writes.push_back(fio_write(settings, folder));
@@ -291,6 +311,8 @@ int measure_all(int argc, char** argv) {
   if (!bytes.empty())
     settings.bytes = std::max<uint64_t>(std::strtoull(bytes.c_str(), nullptr, 10), 64 * kPage);
   settings.bytes = settings.bytes / kPage * kPage;
+  const PoolFile pool;
+  settings.pool = &pool;
   std::string folder = settings.directory + "/kvsidecar-store-bench-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) {
     std::perror("store_bench: --directory");
