@@ -77,6 +77,18 @@ std::atomic<uint64_t>* SessionMemory::claim(uint32_t index) const {
 
 SubmissionProducer::SubmissionProducer(const SessionMemory& memory) : memory_(memory) {}
 
+bool SubmissionProducer::has_room() {
+  return free_block() < memory_.geometry.arena_blocks &&
+         position_.has_room(consumed_, memory_.geometry.submission_cells);
+}
+
+uint32_t SubmissionProducer::free_block() {
+  consumed_ = position_.freed(memory_.info().consumed);
+  uint32_t block = 0;
+  while (block < memory_.geometry.arena_blocks && arena_used_[block] > consumed_) ++block;
+  return block;
+}
+
 bool SubmissionProducer::push(RecordHead head, Bytes payload) {
   KV_CHECK(payload.size() <= kRequestBytesMax);
   if (!position_.has_room(consumed_, memory_.geometry.submission_cells / 2)) {
@@ -91,9 +103,7 @@ bool SubmissionProducer::push(RecordHead head, Bytes payload) {
   if (payload.size() <= kSubmissionPayloadMax) {
     head.length = static_cast<uint32_t>(payload.size());
   } else {
-    uint32_t block = 0;
-    consumed_ = position_.freed(memory_.info().consumed);
-    while (block < memory_.geometry.arena_blocks && arena_used_[block] > consumed_) ++block;
+    const uint32_t block = free_block();
     if (block == memory_.geometry.arena_blocks) return false;
     arena_used_[block] = position_.next() + 1;
     head.arena_offset = block * kArenaBlockBytes;

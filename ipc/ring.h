@@ -33,10 +33,14 @@ class SubmissionProducer {
   // Copies the record into a cell, or through an arena block when it doesn't fit one; false when
   // the ring or the arena is full. Not visible to the daemon until publish().
   bool push(RecordHead head, Bytes payload);
+  // Whether it would take a record of any size now.
+  bool has_room();
   // Makes all pushed records visible. Returns true when the daemon sleeps and must be kicked.
   bool publish();
 
  private:
+  uint32_t free_block();  // of the arena; arena_blocks when there is none
+
   SessionMemory memory_;
   WriterPosition position_;
   uint64_t consumed_ = 0;  // as last read: the line is the daemon's, fetching it costs

@@ -23,6 +23,7 @@ std::vector<std::byte> bytes_of(const std::vector<uint64_t>& keys) {
 }  // namespace
 
 void Actor::move() {
+  if (!engine_->has_room()) return;
   if (!open_lookup_.empty()) {
     if (random_.one_in(50)) return end_foully();
     return send_lookup_record(open_lookup_head_.request);

@@ -109,7 +109,8 @@ void Actor::die_in_a_batch() {
   if (pending_.size() > 10) return;
   engine_->hold_back = true;
   const size_t published = pending_.size();
-  for (uint64_t i = 0; i <= random_.below(3); ++i) random_.one_in(3) ? send_get() : send_put();
+  for (uint64_t i = 0; i <= random_.below(3) && engine_->has_room(); ++i)
+    random_.one_in(3) ? send_get() : send_put();
   for (auto pending = std::next(pending_.begin(), static_cast<ptrdiff_t>(published));
        pending != pending_.end(); ++pending)
     for (const Item& item : pending->items)

@@ -42,6 +42,8 @@ class Engine {
   ~Engine();  // the session is reported gone, if die() hasn't already
   void die(const char* reason = "test");
 
+  // Whether the ring takes another request, however large. A client answers BUSY when it doesn't.
+  bool has_room() { return out_->has_room(); }
   // Requests. Deadline: `timeout_ns` from now. Each returns its number.
   uint64_t attach(const NamespaceFields& fields, AttachRequest more = {});
   uint64_t register_region();
