@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import eras
 from .adapters import PENDING, USABLE, Adapters
@@ -51,6 +51,7 @@ class SchedulerSide:
                               self._geometry.hash_block_size)
         self._tickets = Tickets(spaces, self._events)
         self._loads: List[Load] = []
+        self._returned: Set[str] = set()  # requests that wait for a step though their load is over
         self._life = self._detached = self._cleared = 0
         self._clearing: List[Any] = []
         self._spent_ns = self._steps = 0
@@ -102,6 +103,12 @@ class SchedulerSide:
     def _matched(self, request: Any, local: int) -> Optional[int]:
         track = self._requests.add(request)
         track.local = local
+        # A scheduler that finds no blocks for a request looks at none behind it: what is loaded
+        # there, holding the blocks, must be let on first, or nobody would ever go on.
+        self._returned.discard(request.request_id)
+        if self._returned:
+            self.recorder.count("lookup_nones")
+            return None
         if not self._can_load or self._clearing or skips_prefix(request):
             return 0
         state, keys = self._requests.keys(track)
@@ -127,6 +134,7 @@ class SchedulerSide:
             self._order(track, ids, hit)
         elif track.loading:  # the second call, after the load
             self._loaded(track)
+        self._returned.discard(request.request_id)
         self._requests.given(track, ids)
         self._spent_ns += time.perf_counter_ns() - began
 
@@ -153,6 +161,7 @@ class SchedulerSide:
         track = self._requests.drop(request_id)
         self._lookups.dropped(request_id)
         self._tables.drop(request_id)
+        self._returned.discard(request_id)
         if track is not None:
             self._loaded(track)
 
@@ -234,6 +243,8 @@ class SchedulerSide:
             track = self._requests.tracks.get(request_id)
             if track is not None:
                 self._loaded(track)
+                if track.request.status.name == "WAITING_FOR_REMOTE_KVS":
+                    self._returned.add(request_id)
         self._spent_ns += time.perf_counter_ns() - began
 
     def _see_spaces(self, spaces: Tuple[GroupSpace, ...]) -> None:

@@ -82,6 +82,25 @@ def test_each_ask_for_the_same_request_has_the_same_answer(make_rig, filled):
     rig.check_empty()
 
 
+def test_what_is_loaded_goes_on_though_a_request_before_it_finds_no_blocks(make_rig, filled):
+    """The scheduler looks at nobody behind such a request: neither would ever have gone on."""
+    prompts = filled([prompt(i, 10 * PAGE + 1) for i in range(2)])
+    rig = make_rig(blocks=13, max_model_len=352)
+    lookups = rig.connector._scheduler._lookups
+    matched, late = lookups.matched, ["0"]
+
+    def answer(request_id, *rest):
+        if request_id in late:
+            late.remove(request_id)
+            return None  # the other one overtakes it
+        return matched(request_id, *rest)
+
+    lookups.matched = answer
+    rig.generate(prompts)
+    assert not late and rig.hits == whole(prompts)
+    rig.check_empty()
+
+
 def test_metadata_is_there_only_within_a_step(make_rig):
     rig = make_rig()
     rig.generate([prompt(1, 50)])
