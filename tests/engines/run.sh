@@ -55,7 +55,7 @@ vllm_all() {
   local failed=0 first=() second=() file
   for file in vllm/test_*.py; do
     case $file in
-      *_outputs.py | *_requests.py | *_company.py | *_start.py) first+=("$file") ;;
+      *_outputs.py | *_requests.py | *_company.py | *_start.py | *_ranks.py) first+=("$file") ;;
       *) second+=("$file") ;;
     esac
   done

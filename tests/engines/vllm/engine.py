@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 
-from daemon import die_with_parent
+from engine_birth import start_engine_process
 from waiting import readable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -32,6 +32,9 @@ ENVIRONMENT = dict(
     VLLM_CPU_OMP_THREADS_BIND="nobind", PYTHONHASHSEED="0", OMP_NUM_THREADS="1",
     TORCH_COMPILE_DISABLE="1", VLLM_ALLOW_INSECURE_SERIALIZATION="1", PYTHONDONTWRITEBYTECODE="")
 
+# Two engines at a time, and their daemons, share two cores: counts are exact all the same.
+PATIENT = dict(lookup_deadline_ms=2000)
+
 Output = collections.namedtuple("Output", "ids logprobs cached reasons")
 
 
@@ -49,7 +52,7 @@ def connector(socket_path, role="kv_both", policy="recompute", **extra):
     """The flag kv_transfer_config."""
     return dict(kv_connector="Connector", kv_connector_module_path="kvsidecar.vllm", kv_role=role,
                 kv_load_failure_policy=policy,
-                kv_connector_extra_config={"socket": socket_path, **extra})
+                kv_connector_extra_config={"socket": socket_path, **PATIENT, **extra})
 
 
 def environment_folder():
@@ -71,7 +74,9 @@ def python_of(release):
 
 def child_environment(release="0.32", split=False, **more):
     python, path = python_of(release)
-    return python, {**os.environ, **ENVIRONMENT, "PYTHONPATH": path,
+    # What a release has learnt about its model classes: another one would learn it again each time.
+    cache = os.path.join(environment_folder(), f"cache-{release}")
+    return python, {**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "VLLM_CACHE_ROOT": cache,
                     "VLLM_ENABLE_V1_MULTIPROCESSING": "1" if split else "0", **more}
 
 
@@ -82,11 +87,8 @@ class Engine:
         python, variables = child_environment(release, split, **environment)
         self.log_path = os.path.join(folder, f"engine-{random.getrandbits(32):08x}.log")
         ours, theirs = socket.socketpair()
-        with open(self.log_path, "ab") as log, theirs:
-            self.process = subprocess.Popen(
-                [python, os.path.join(HERE, "engine_process.py"), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                cwd=folder, env=variables, preexec_fn=die_with_parent, start_new_session=True)
+        with theirs:
+            self.process = start_engine_process(python, variables, folder, theirs, self.log_path)
         ours.settimeout(ANSWER_S)
         self._wire = ours
         self._lines = ours.makefile("rw", encoding="utf-8")

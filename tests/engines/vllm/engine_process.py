@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The child process of engine.py: one vLLM engine at a time, which does what it is told.
+"""The process of an engine of engine.py: one vLLM engine at a time, which does what it is told.
 
-Commands and answers are lines of JSON over the descriptor in argv[1]; whatever vLLM prints goes to
-this process's log. Each command is a method of Host; more of them, which look into the engine,
-stand in probes.py.
+Commands and answers are lines of JSON over a socket; whatever vLLM prints goes to this process's
+log. Each command is a method of Host; more of them, which look into the engine, stand in probes.py.
 """
 import gc
 import json
-import os
-import socket
 import sys
 import traceback
 
@@ -187,8 +184,3 @@ def serve(wire):
         lines.write(json.dumps(answer, default=whole_text) + "\n")
         lines.flush()
     host.stop()
-
-
-if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
-    os._exit(0)  # threads of libraries may not hold up the end

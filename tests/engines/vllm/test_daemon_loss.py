@@ -121,7 +121,7 @@ def test_a_daemon_that_stands_still_in_a_copy(during, engine, start_daemon, refe
 def test_no_step_waits_for_a_daemon_that_stands_still(engine, daemon, reference):
     prompts = workload.chats(6)
     expected = ids(reference("llama", prompts))
-    engine.start("llama", connector(daemon.socket))
+    engine.start("llama", connector(daemon.socket, lookup_deadline_ms=20))
     engine.generate(workload.chats(2, seed=99))
     daemon.pause()
     for _ in range(2):
