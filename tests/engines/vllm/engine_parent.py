@@ -25,8 +25,11 @@ def import_what_engines_need():
 
     import kvsidecar.vllm  # noqa: F401
     import probes  # noqa: F401
+    # vLLM collects garbage ten times from an engine's start to its end, a second each time: never
+    # among what has been imported. What it would freeze itself are engines, which shall go.
     gc.collect()
-    gc.freeze()  # engines collect at every end: not what will never go
+    gc.freeze()
+    gc.freeze = gc.unfreeze = lambda: None
 
 
 def become_engine(parent, wire, log, told):
