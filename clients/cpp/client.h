@@ -128,6 +128,7 @@ class Client {
   std::array<std::byte, 16> node_{};
   int daemon_pid_ = 0;
   Status refused_;  // why the last attempt failed
+  static bool may_pass(const Status& refused);  // the next attempt may succeed by itself
   bool replay_again_ = false, hold_off_ = false;
   uint64_t connected_ns_ = 0;
   MappedMemory staging_memory_;

@@ -51,8 +51,9 @@ bool Client::connect(Lock& lock) {
       connect_to_daemon(options_.socket_path, options_.name, monotonic_ns() + kAttemptNs);
   lock.lock();
   if (!made.ok()) {
-    if (refused_.code() != made.status().code() || connects_ == 0)
-      log(KVS_LOG_INFO, "not connected: " + made.status().text());
+    if (refused_.text() != made.status().text())
+      log(may_pass(made.status()) ? KVS_LOG_INFO : KVS_LOG_WARNING,
+          "not connected: " + made.status().text());
     refused_ = made.status();
     changed_.notify_all();
     return false;

@@ -69,9 +69,7 @@ Status Client::open() {
   Lock lock(mutex_);
   const auto settled = [this] {
     if (core_.current && core_.current->ready) return true;
-    // One that has no time for a handshake just now is asked again, like one that isn't there.
-    const bool passes = refused_.code() == Code::kUnavailable || refused_.code() == Code::kBusy;
-    return !options_.allow_disconnected && !refused_.ok() && !passes;
+    return !refused_.ok() && !may_pass(refused_);
   };
   changed_.wait_until(lock, time_point(until_ns), settled);
   if ((core_.current && core_.current->ready) || options_.allow_disconnected) return {};
@@ -81,6 +79,11 @@ Status Client::open() {
                                    std::to_string(options_.connect_timeout_ns / 1'000'000) +
                                    " ms; is kvsidecard running?"};
   return why;
+}
+
+// One that has no time for a handshake just now is asked again, like one that isn't there.
+bool Client::may_pass(const Status& refused) {
+  return refused.code() == Code::kUnavailable || refused.code() == Code::kBusy;
 }
 
 bool Client::close(uint64_t wait_ns) {

@@ -26,7 +26,7 @@ from .status import EventKind, LogLevel, Stat, Status
 
 COORDINATOR = 0xFFFF  # rank of a member without a part, e.g. vLLM's scheduler
 EVENTS_AT_ONCE = 256
-_LEVELS = {LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING,
+LEVELS = {LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING,
            LogLevel.ERROR: logging.ERROR}
 
 LogFunction = Callable[[LogLevel, str], None]
@@ -42,7 +42,7 @@ class Connection(NamedTuple):
 
 
 def _to_logging(level: LogLevel, text: str) -> None:
-    logging.getLogger("kvsidecar").log(_LEVELS.get(level, logging.ERROR), "%s", text)
+    logging.getLogger("kvsidecar").log(LEVELS.get(level, logging.ERROR), "%s", text)
 
 
 def _microseconds_or_never(spin_s: Optional[float]) -> int:

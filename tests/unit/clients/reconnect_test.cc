@@ -4,6 +4,10 @@
 #include <poll.h>
 #include <sys/wait.h>
 
+#include <atomic>
+#include <cstring>
+#include <string_view>
+
 #include "tests/unit/clients/fixture.h"
 
 namespace kvsidecar::testing {
@@ -56,6 +60,36 @@ TEST(ClientOpen, ADaemonThatHasNoTimeForAHandshakeIsAskedAgain) {
   ASSERT_EQ(KVS_OK, kvs_open(&options, &client)) << kvs_last_error();
   EXPECT_EQ(0, knobs.busy_for);
   kvs_close(client, 0);
+}
+
+TEST(ClientOpen, AnEngineThatGoesOnWithoutHearsTheRefusalOnceAndDoesntWaitForAnother) {
+  TemporaryFolder folder;
+  Knobs knobs;
+  knobs.refuses = true;
+  Peer peer(folder.socket(), knobs);
+  peer.start();
+  const std::string socket = folder.socket();
+  struct Told {
+    std::atomic<int> refusals{0}, others{0};
+  } told;
+  kvs_options options = quick(socket);
+  options.allow_disconnected = 1;
+  options.connect_timeout_ns = 3600 * kSecond;  // of the test's own time limit nothing is left
+  options.log_context = &told;
+  options.log = [](void* context, int level, const char* text) {
+    auto& count = *static_cast<Told*>(context);
+    const bool names = std::string_view(text) == "not connected: uid is not listed";
+    ++(level == KVS_LOG_WARNING && names ? count.refusals : count.others);
+  };
+  kvs_client* c = nullptr;
+  ASSERT_EQ(KVS_OK, kvs_open(&options, &c));
+  EXPECT_EQ(0, kvs_connected(c));
+  // It goes on asking: as soon as the daemon takes it, it is there.
+  knobs.refuses = false;
+  ASSERT_EQ(KVS_OK, kvs_wait_connected(c, 20 * kSecond));
+  EXPECT_EQ(KVS_OK, kvs_close(c, 0));
+  EXPECT_EQ(1, told.refusals);
+  EXPECT_EQ(0, told.others);
 }
 
 TEST(ClientOpen, AnEngineThatStartsFirstIsServedWhenTheDaemonComes) {

@@ -8,7 +8,8 @@ import logging
 import uuid
 from typing import Any, Dict, List, Optional, Sequence
 
-from .. import COORDINATOR, Client, LibraryNotFound, Namespace, OpenFailed
+from .. import COORDINATOR, Client, LibraryNotFound, LogLevel, Namespace, OpenFailed
+from ..client import LEVELS
 from ..identity import Coordinate
 from .identity import GroupSpace
 from .metrics import Recorder
@@ -37,6 +38,7 @@ class Session:
         self.settings = settings
         self.nonce = nonce
         self.client: Optional[Client] = None
+        self._heard = ""
         self.namespaces: Dict[int, Namespace] = {}  # by group
         self._next: Dict[int, Namespace] = {}  # of the engine's next life
         self.life = 0
@@ -50,14 +52,20 @@ class Session:
         try:
             self.client = Client(
                 settings.socket, name=name, allow_disconnected=True, spin=0,
-                connect_timeout=settings.connect_timeout_s, operations_max=OPERATIONS_MAX)
+                connect_timeout=settings.connect_timeout_s, operations_max=OPERATIONS_MAX,
+                log=self._hear)
         except (OpenFailed, LibraryNotFound) as error:
             logger.error("kvsidecar: %s. The engine serves without it.", error)
             return
         if not self.client.connected:
-            logger.warning("kvsidecar: no daemon answers at %s; the engine serves without it and "
-                           "attaches by itself as soon as there is one",
-                           settings.socket or "the default socket")
+            logger.warning("kvsidecar: no daemon takes this engine at %s (%s); the engine serves "
+                           "without it and attaches by itself as soon as one does",
+                           settings.socket or "the default socket", self._heard or "no answer")
+
+    def _hear(self, level: LogLevel, text: str) -> None:
+        """What the client says, from any thread."""
+        self._heard = text
+        logger.log(LEVELS.get(level, logging.ERROR), "kvsidecar: %s", text)
 
     @property
     def connected(self) -> bool:
