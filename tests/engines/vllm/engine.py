@@ -14,6 +14,7 @@ import socket
 import subprocess
 
 from engine_birth import start_engine_process
+from litter import no_litter
 from waiting import readable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -137,10 +138,15 @@ class Engine:
 
     def kill(self):
         """SIGKILL to all processes of the engine at once."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        with no_litter(self.process.pid):
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def close(self):
+        with no_litter(self.process.pid):
+            self._close()
+
+    def _close(self):
         self._lines.close()
         self._wire.close()
         try:

@@ -20,6 +20,7 @@ import pytest
 import workload
 from daemon import die_with_parent
 from engine import ROOT, child_environment, ids, model_path
+from litter import no_litter
 from test_outputs import restorable
 from waiting import eventually
 
@@ -64,6 +65,10 @@ class Server:
         return self
 
     def __exit__(self, *_):
+        with no_litter(self.process.pid):
+            self._end()
+
+    def _end(self):
         self.process.terminate()
         try:
             self.process.wait(30)
