@@ -10,6 +10,9 @@
 namespace kvsidecar {
 namespace {
 
+// Pinned to its last page, the kernel would have to kill somebody as soon as anybody grows.
+constexpr uint64_t kKeptShare = 16, kKeptMax = uint64_t{4} << 30;
+
 std::string megabytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 std::optional<uint64_t> read_number(const std::string& path) {
@@ -59,10 +62,14 @@ MemoryRoom cgroup_room(const MemorySources& sources, const std::string& group) {
 
 MemoryRoom ordinary_room(const MemorySources& sources) {
   MemoryRoom room;
-  if (const auto kib = read_field(sources.proc + "/meminfo", "MemAvailable:"))
-    room = {*kib * 1024,
-            "MemAvailable of " + sources.proc + "/meminfo is " + megabytes(*kib * 1024),
+  if (const auto kib = read_field(sources.proc + "/meminfo", "MemAvailable:")) {
+    const uint64_t available = std::min(*kib, UINT64_MAX / 1024) * 1024;
+    const uint64_t kept = std::min(available / kKeptShare, kKeptMax);
+    room = {available - kept,
+            "MemAvailable of " + sources.proc + "/meminfo is " + megabytes(available) +
+                ", of which " + megabytes(kept) + " are left to others",
             "free memory"};
+  }
   for (std::string group = own_cgroup(sources);; group.resize(group.rfind('/'))) {
     if (group.empty()) group = "/";
     room.lower_to(cgroup_room(sources, group));

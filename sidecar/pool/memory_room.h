@@ -20,9 +20,9 @@ struct MemoryRoom {
   }
 };
 
-// Of ordinary pages, the tightest of: what the machine has available, and what the memory cgroup of
-// this process and each one above it (version 2) has left of its memory.max, caches that would give
-// way not counted as used.
+// Of ordinary pages, the tightest of: what the machine has available, less a sixteenth (at most 4
+// GiB) for everybody else, and what the memory cgroup of this process and each one above it
+// (version 2) has left of its memory.max, caches that would give way not counted as used.
 MemoryRoom ordinary_room(const MemorySources& sources);
 // Of huge pages of that size: those that are free and not promised to anybody.
 MemoryRoom huge_page_room(const MemorySources& sources, uint64_t page_bytes);

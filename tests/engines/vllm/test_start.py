@@ -91,8 +91,8 @@ def test_a_daemon_of_another_protocol_version_is_done_without(engine, daemon, re
         engine.start("llama", connector(path))
         assert ids(engine.generate(prompts)) == expected
         engine.check_blocks()
-    assert re.search(r"no daemon takes this engine .* speaks protocol 2\.0, this daemon 1\.0; update "
-                     "the older of the two.*serves without it", engine.log())
+    assert re.search(r"no daemon takes this engine .* speaks protocol 2\.0, this daemon 1\.0; "
+                     "update the older of the two.*serves without it", engine.log())
 
 
 def test_memory_that_the_daemon_refuses_is_done_without(engine, start_daemon, reference):

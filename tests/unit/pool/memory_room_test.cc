@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kMachine = 15 * kMiB;  // of 16 MiB: a sixteenth is left to others
 
 class MemoryRoomTest : public testing::Test {
  protected:
@@ -23,7 +24,7 @@ class MemoryRoomTest : public testing::Test {
     char name[] = "/dev/shm/kvsidecar-test-XXXXXX";
     folder_ = mkdtemp(name);
     sources_ = {.proc = folder_ + "/proc", .sys = folder_ + "/sys"};
-    say("proc/meminfo", "MemTotal: 9999999 kB\nMemAvailable:    8192 kB\nHugePages_Free: 7\n");
+    say("proc/meminfo", "MemTotal: 9999999 kB\nMemAvailable:   16384 kB\nHugePages_Free: 7\n");
     say("proc/self/cgroup", "4:memory:/elsewhere\n0::/system.slice/kvsidecar.service\n");
   }
   ~MemoryRoomTest() override { fs::remove_all(folder_); }
@@ -50,12 +51,21 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 TEST_F(MemoryRoomTest, WithoutACgroupLimitItIsWhatTheMachineHas) {
-  EXPECT_EQ(room().bytes, 8 * kMiB);
+  EXPECT_EQ(room().bytes, kMachine);
   EXPECT_TRUE(has(room().source, "MemAvailable")) << room().source;
   limit("/system.slice/kvsidecar.service", "max", 5 * kMiB);
-  EXPECT_EQ(room().bytes, 8 * kMiB);
+  EXPECT_EQ(room().bytes, kMachine);
   limit("/system.slice/kvsidecar.service", std::to_string(100 * kMiB), 5 * kMiB);
-  EXPECT_EQ(room().bytes, 8 * kMiB) << "a limit above what there is limits nothing";
+  EXPECT_EQ(room().bytes, kMachine) << "a limit above what there is limits nothing";
+}
+
+TEST_F(MemoryRoomTest, OfAMachinesMemoryASixteenthIsLeftToOthersUpToFourGibibytes) {
+  constexpr uint64_t kGiB = 1 << 30;
+  say("proc/meminfo", "MemAvailable: " + std::to_string(32 * kGiB / 1024) + " kB\n");
+  EXPECT_EQ(room().bytes, 30 * kGiB);
+  EXPECT_TRUE(has(room().source, "2048 MiB are left to others")) << room().source;
+  say("proc/meminfo", "MemAvailable: " + std::to_string(2048 * kGiB / 1024) + " kB\n");
+  EXPECT_EQ(room().bytes, 2044 * kGiB);
 }
 
 TEST_F(MemoryRoomTest, ItsOwnCgroupAndEachAboveItLimitIt) {
@@ -71,7 +81,7 @@ TEST_F(MemoryRoomTest, ItsOwnCgroupAndEachAboveItLimitIt) {
   }
   limit("/other.slice", "4096", 0);
   limit("/elsewhere", "4096", 0);
-  EXPECT_EQ(room().bytes, 8 * kMiB) << "others' limits are not ours";
+  EXPECT_EQ(room().bytes, kMachine) << "others' limits are not ours";
 }
 
 TEST_F(MemoryRoomTest, CachesThatWouldGiveWayAreNotUsed) {
@@ -89,12 +99,12 @@ TEST_F(MemoryRoomTest, CachesThatWouldGiveWayAreNotUsed) {
 TEST_F(MemoryRoomTest, OddFilesLimitNothing) {
   for (const char* line : {"", "0::/\n", "0::/../../outside\n", "0:/x\n", "garbage"}) {
     say("proc/self/cgroup", line);
-    EXPECT_EQ(room().bytes, 8 * kMiB) << line;
+    EXPECT_EQ(room().bytes, kMachine) << line;
   }
   say("proc/self/cgroup", "0::/system.slice\n");
   for (const char* max : {"", "max", "12x", "-1", "99999999999999999999999"}) {
     limit("/system.slice", max, 0);
-    EXPECT_EQ(room().bytes, 8 * kMiB) << max;
+    EXPECT_EQ(room().bytes, kMachine) << max;
   }
   say("proc/meminfo", "MemTotal: 1 kB\n");
   EXPECT_EQ(room().bytes, UINT64_MAX);
