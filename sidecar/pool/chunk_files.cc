@@ -2,6 +2,7 @@
 #include "sidecar/pool/chunk_files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -150,6 +151,15 @@ Result<Chunk> adopt(const ChunkPlan& plan, const std::string& path, int fd, Faul
   return Chunk{path, *memory, true};
 }
 
+// Only what no daemon has: a living one's pages go with the file's name.
+Status remove_unclaimed(const std::string& path) {
+  UniqueFd lock;
+  if (Status status = lock_chunk(path, lock); !status.ok()) return status;
+  if (lock && unlink(path.c_str()) != 0 && errno != ENOENT)
+    return os_error("can't remove host pool file '" + path + "'", errno);
+  return {};
+}
+
 Status remove_where(const ChunkPlan& plan, const std::function<bool(const ChunkFile&)>& goes) {
   const auto files = list_chunks(plan);
   if (!files) return files.status();
@@ -159,8 +169,8 @@ Status remove_where(const ChunkPlan& plan, const std::function<bool(const ChunkF
     Status status;
     if (!file.own)
       status = refuse(file.path, "isn't a regular file of this user");
-    else if (unlink(file.path.c_str()) != 0 && errno != ENOENT)
-      status = os_error("can't remove host pool file '" + file.path + "'", errno);
+    else
+      status = remove_unclaimed(file.path);
     if (first_failure.ok()) first_failure = status;
   }
   return first_failure;
@@ -174,9 +184,30 @@ Result<Chunk> open_chunk(const ChunkPlan& plan, uint32_t number, FaultPoints& fa
   auto existing = look_at(path, plan.chunk_bytes);
   if (!existing) return existing.status();
   if (existing->kind == Kind::kGood) return adopt(plan, path, existing->fd.get(), faults, stop);
-  if (existing->kind == Kind::kLeftover && unlink(path.c_str()) != 0 && errno != ENOENT)
-    return os_error("can't remove leftover host pool file '" + path + "'", errno);
+  if (existing->kind == Kind::kLeftover)
+    if (Status status = remove_unclaimed(path); !status.ok()) return status;
   return create(plan, path, faults, stop);
+}
+
+Status lock_chunk(const std::string& path, UniqueFd& lock) {
+  lock = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!lock && errno == ENOENT) return {};
+  if (!lock) return os_error("open " + path, errno);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  if (errno != EWOULDBLOCK) return os_error("lock " + path, errno);
+  return {Code::kBusy,
+          path + " belongs to another kvsidecard; give this one another host_pool.name"};
+}
+
+Status check_unclaimed(const ChunkPlan& plan) {
+  const auto files = list_chunks(plan);
+  if (!files) return files.status();
+  for (const ChunkFile& file : *files) {
+    UniqueFd lock;
+    if (!file.own) continue;
+    if (Status status = lock_chunk(file.path, lock); !status.ok()) return status;
+  }
+  return {};
 }
 
 void close_chunk(Chunk& chunk) {

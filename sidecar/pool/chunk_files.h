@@ -13,7 +13,7 @@
 
 #include "ipc/os.h"
 #include "sidecar/env.h"
-#include "sidecar/pool/memory_room.h"
+#include "ipc/memory_room.h"
 
 namespace kvsidecar {
 
@@ -44,7 +44,14 @@ using StopFlag = const std::atomic<bool>*;
 // half made is left, once the flag is set.
 Result<Chunk> open_chunk(const ChunkPlan& plan, uint32_t number, FaultPoints& faults,
                          StopFlag stop = nullptr);
-void close_chunk(Chunk& chunk);                  // unmaps; the file stays
+void close_chunk(Chunk& chunk);  // unmaps; the file stays
+
+// A chunk is the daemon's that has its file locked. Two daemons with one host_pool.name would write
+// into each other's pages, or remove each other's files.
+// Takes it until `lock` is closed; kBusy: another daemon has it. No file: no lock, no error.
+Status lock_chunk(const std::string& path, UniqueFd& lock);
+Status check_unclaimed(const ChunkPlan& plan);  // kBusy when another daemon has any of the pool
+// What another daemon has stays, and is an error.
 Status remove_leftovers(const ChunkPlan& plan);  // files of this pool beyond the plan
 Status remove_pool(const ChunkPlan& plan);       // all files of this pool (tests, doctor)
 

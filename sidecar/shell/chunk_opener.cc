@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/shell/chunk_opener.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
-#include <cerrno>
 #include <memory>
 
 #include "sidecar/shell/log.h"
@@ -12,23 +8,13 @@
 namespace kvsidecar {
 namespace {
 
-constexpr uint64_t kRetryNs = 5'000'000'000;
+constexpr uint64_t kRetryNs = 1'000'000'000;
 constexpr uint64_t kBusyRetryNs = 200'000'000;  // a predecessor that is ending lets go soon
 
 struct ChunkJob {
   Result<Chunk> chunk = Status(Code::kInternal, "not opened");
   UniqueFd lock;
 };
-
-// Two daemons with one host_pool.name would write into each other's pages.
-Status lock_chunk(const std::string& path, UniqueFd& lock) {
-  lock = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!lock) return os_error("open " + path, errno);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return {};
-  if (errno != EWOULDBLOCK) return os_error("lock " + path, errno);
-  return {Code::kBusy,
-          path + " belongs to another kvsidecard; give this one another host_pool.name"};
-}
 
 }  // namespace
 
@@ -75,11 +61,14 @@ void ChunkOpener::arrived(Result<Chunk> chunk, UniqueFd lock) {
   if (!chunk) {
     const bool busy = chunk.status().code() == Code::kBusy;
     next_try_ns_ = clock_.now_ns() + (busy ? kBusyRetryNs : kRetryNs);
-    log_event(LogLevel::kError, "chunk_failed",
-              {{"number", opened_}, {"text", chunk.status().text()}});
+    if (chunk.status().text() != failure_)
+      log_event(LogLevel::kError, "chunk_failed",
+                {{"number", opened_}, {"text", chunk.status().text()}});
+    failure_ = chunk.status().text();
     return;
   }
   ++opened_;
+  failure_.clear();
   locks_.push_back(std::move(lock));
   ready_(chunk->memory, chunk->existed);
   log_event(LogLevel::kInfo, "chunk_ready",

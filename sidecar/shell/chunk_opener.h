@@ -42,6 +42,7 @@ class ChunkOpener {
   uint32_t opened_ = 0;
   bool away_ = false;
   uint64_t next_try_ns_ = 0;
+  std::string failure_;  // the last one's text: said once, tried again and again
   const std::shared_ptr<std::atomic<bool>> stop_;  // read on the reaper too
   std::vector<UniqueFd> locks_;  // held for life: no second daemon uses the same files
 };

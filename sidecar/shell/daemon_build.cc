@@ -56,6 +56,7 @@ Result<ChunkPlan> plan_pool(Config& config) {
   }
   plan.pool_bytes = config.pool_bytes;
   if (Status status = check_plan(plan); !status.ok()) return status;
+  if (Status status = check_unclaimed(plan); !status.ok()) return status;
   if (Status status = remove_leftovers(plan); !status.ok()) return status;
   return plan;
 }

@@ -56,6 +56,18 @@ def test_a_second_daemon_on_the_socket_is_refused(start, make_daemon):
     still_served(first)
 
 
+def test_a_second_daemon_with_the_pools_name_is_refused_and_removes_nothing(start, make_daemon):
+    first = start()
+    first.log_has(r"chunks=2 planned=2")
+    chunks = first.shm_files()
+    assert len(chunks) == 2
+    # Of this plan the first daemon's second chunk would be one too many.
+    second = make_daemon("second", host_pool={"bytes": "32MiB", "name": first.pool})
+    start_fails(second, f"kvsidecar.{first.pool}.", "host_pool.name")
+    assert first.shm_files() == chunks
+    still_served(first)
+
+
 def test_two_nodes_with_one_store_root_have_folders_of_their_own(start, make_daemon):
     first = start()
     second = make_daemon("second", store={"root": first.path("store")}).start()

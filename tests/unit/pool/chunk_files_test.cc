@@ -232,5 +232,27 @@ TEST_F(ChunkFiles, LeftoversBeyondThePlanAreRemovedAndNothingElse) {
   EXPECT_EQ(files(), 4u);
 }
 
+TEST_F(ChunkFiles, WhatAnotherDaemonHasStaysWhateverThePlanSays) {
+  for (const char* name : {"kvsidecar.unit.0", "kvsidecar.unit.7"}) write_file(path(name), 4096);
+  EXPECT_TRUE(check_unclaimed(plan_).ok());
+  UniqueFd beyond, smaller;  // by the plan: one chunk too many, one of another size
+  ASSERT_TRUE(lock_chunk(path("kvsidecar.unit.7"), beyond).ok());
+  ASSERT_TRUE(lock_chunk(path("kvsidecar.unit.0"), smaller).ok());
+  for (const Status& refused : {check_unclaimed(plan_), remove_leftovers(plan_),
+                                open_chunk(plan_, 0, no_faults()).status()}) {
+    EXPECT_EQ(refused.code(), Code::kBusy) << refused.text();
+    EXPECT_NE(refused.text().find("host_pool.name"), std::string::npos) << refused.text();
+  }
+  EXPECT_EQ(files(), 2u);
+  beyond.reset();
+  smaller.reset();  // it has ended
+  EXPECT_TRUE(remove_leftovers(plan_).ok());
+  auto made = open_chunk(plan_, 0, no_faults());
+  ASSERT_TRUE(made.ok()) << made.status().text();
+  EXPECT_FALSE(made->existed);
+  close_chunk(*made);
+  EXPECT_EQ(files(), 1u);
+}
+
 }  // namespace
 }  // namespace kvsidecar

@@ -2,7 +2,7 @@
 // Goal: a pool is only promised memory that there is, by whichever source is tightest, and what is
 // refused names that source and what to do (O3-14). Method: the kernel's files in a folder of the
 // test's own; plans over a directory in /dev/shm.
-#include "sidecar/pool/memory_room.h"
+#include "ipc/memory_room.h"
 
 #include <gtest/gtest.h>
 

@@ -87,9 +87,24 @@ TEST_F(ChunkOpenerTest, AChunkThatCannotBeHadIsTriedAgainLater) {
   faults_.error = 0;
   settle(*opener);
   EXPECT_EQ(opener->opened(), 0u) << "too early";
-  clock_.advance_ns(5'000'000'000);
+  clock_.advance_ns(1'000'000'000);
   settle(*opener);
   EXPECT_TRUE(opener->done());
+}
+
+TEST_F(ChunkOpenerTest, WhyAChunkCannotBeHadIsSaidOnceNotAtEveryTry) {
+  static std::vector<std::string> said;
+  set_log_sink([](LogLevel, const std::string& line) { said.push_back(line); }, nullptr);
+  faults_.error = ENOSPC;
+  const auto opener = make();
+  for (int i = 0; i < 5; ++i) {
+    settle(*opener);
+    clock_.advance_ns(1'000'000'000);
+  }
+  EXPECT_EQ(said.size(), 1u);
+  faults_.error = EIO;  // something else
+  settle(*opener);
+  EXPECT_EQ(said.size(), 2u);
 }
 
 // A daemon that is told to end while a big pool is still being reserved ends then, not when the

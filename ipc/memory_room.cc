@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sidecar/pool/memory_room.h"
+#include "ipc/memory_room.h"
 
 #include <algorithm>
 #include <charconv>
