@@ -36,8 +36,9 @@ typedef struct kvs_memory {
   int32_t reserved;
 } kvs_memory;
 
-/* Makes a memfd of `bytes`, maps it, reserves its pages and registers it as a region. The library
- * owns fd and mapping; they live until kvs_region_unregister or kvs_close. */
+/* Makes a memfd of `bytes`, maps it, reserves its pages and registers it as a region. KVS_INVALID
+ * when the machine or this process's cgroup hasn't that much memory. The library owns fd and
+ * mapping; they live until kvs_region_unregister or kvs_close. */
 KVS_API kvs_status kvs_memory_create(struct kvs_client* client, uint64_t bytes, uint64_t timeout_ns,
                                      kvs_memory* memory, kvs_region* region);
 

@@ -9,6 +9,7 @@
 
 #include "clients/cpp/client.h"
 #include "clients/cpp/own_mappings.h"
+#include "ipc/memory_room.h"
 
 namespace kvsidecar::clientlib {
 namespace {
@@ -17,8 +18,18 @@ constexpr uint64_t kPageBytes = 4096;
 
 uint64_t round_up(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
+// Memory of a memfd is charged to nobody whom the kernel could kill for it: it would kill others.
+Status check_room(uint64_t bytes) {
+  const MemoryRoom room = ordinary_room(MemorySources{});
+  if (bytes <= room.bytes) return {};
+  return invalid("bytes " + std::to_string(bytes) + " of memory: there is room for " +
+                 std::to_string(room.bytes) + ", since " + room.source + "; ask for less, or " +
+                 room.remedy);
+}
+
 // A memfd of those bytes and one page more for the echo, mapped.
 Result<RegionObject> make_memory(const char* name, uint64_t bytes) {
+  if (Status roomy = check_room(bytes); !roomy.ok()) return roomy;
   RegionObject region;
   region.bytes = bytes;
   region.echo_offset = round_up(bytes);

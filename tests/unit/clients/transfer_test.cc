@@ -4,8 +4,11 @@
 // claim words, 64 credits), so that lists are split and queued.
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <cstring>
 #include <thread>
 
 #include "tests/unit/clients/fixture.h"
@@ -67,6 +70,27 @@ TEST_F(ClientTransfer, ALookupOf32768KeysIsOneAnswer) {
   ASSERT_TRUE(found->wait().ok()) << found->text();
   EXPECT_EQ(0u, found->longest());
   EXPECT_EQ(32768u, found->places().size());
+}
+
+TEST_F(ClientTransfer, MoreMemoryThanThereIsIsRefusedBeforeAnyIsTaken) {
+  Engine engine(folder.socket(), 2);
+  // Were it taken, it would end here and not with the machine's last page.
+  rlimit before{};
+  ASSERT_EQ(0, ::getrlimit(RLIMIT_FSIZE, &before));
+  const rlimit little{1 << 20, before.rlim_max};
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_FSIZE, &little));
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  kvs_memory memory{};
+  memory.struct_size = sizeof memory;
+  kvs_region region = 0;
+  const kvs_status status =
+      kvs_memory_create(engine.client->c(), uint64_t{1} << 50, kSecond, &memory, &region);
+  ::signal(SIGXFSZ, handler);
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_FSIZE, &before));
+  EXPECT_EQ(KVS_INVALID, status);
+  EXPECT_EQ(0u, region);
+  for (const char* part : {"bytes 1125899906842624", "MemAvailable", "ask for less"})
+    EXPECT_NE(nullptr, std::strstr(kvs_last_error(), part)) << part << ": " << kvs_last_error();
 }
 
 TEST_F(ClientTransfer, MemoryThatCantBeSharedGoesThroughStaging) {
