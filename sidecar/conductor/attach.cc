@@ -14,12 +14,17 @@ namespace {
 constexpr size_t kAttachmentsMax = 4096;  // of a session, those before a clear included
 
 Status check_salt(const Session& session, const NamespaceFields& fields) {
-  if (!fields.tenant_salt.has_value()) return {};
+  // Who names none shares with all who name none: that has to be listed too, as "".
+  const std::string named = fields.tenant_salt.value_or("");
   const auto& salts = session.permissions.tenant_salts;
   const bool listed = std::any_of(salts.begin(), salts.end(), [&](const std::string& salt) {
-    return salt == "*" || salt == *fields.tenant_salt;
+    return salt == "*" || salt == named;
   });
   if (listed) return {};
+  if (named.empty())
+    return {Code::kDenied,
+            "tenant_salt: none is named, but this peer's [[allow]] entry lists salts; name one of "
+            "them, or add \"\" to tenant_salts"};
   return {Code::kDenied,
           "tenant_salt: this peer's [[allow]] entry doesn't list it; add it to tenant_salts"};
 }
@@ -109,7 +114,7 @@ void finish_attach(World& world, const OpRef& op, Attachment attachment) {
 }
 
 Result<NamespaceRef> cleared_namespace(World& world, Session& session,
-                                         const ClearRequest& request) {
+                                       const ClearRequest& request) {
   if (request.namespace_id.empty()) {
     if (!session.permissions.clear)
       return Status(Code::kDenied, "clear: this peer's [[allow]] entry doesn't list clear");
@@ -181,8 +186,8 @@ void start_clear(World& world, const OpRef& op, const ClearRequest& request) {
           space->saved = true;
         }
         world.count.clears.add();
-        world.log.event("namespace_cleared", "namespace=" + to_hex(space->id) +
-                                                 " generation=" + std::to_string(**kept));
+        world.log.event("namespace_cleared",
+                        "namespace=" + to_hex(space->id) + " generation=" + std::to_string(**kept));
         if (op->answered) return;  // its session may be gone, or must not put as if it knew
         const auto own = op->session->attachments.find(handle);
         if (own != op->session->attachments.end()) own->second.generation = space->generation;
@@ -192,8 +197,9 @@ void start_clear(World& world, const OpRef& op, const ClearRequest& request) {
 
 void expire_record(World& world, const OpRef& op) {
   answer_error(world, op,
-               {Code::kTimeout, "the state directory didn't take the namespace's record in time; "
-                                "look at the disk under daemon.state_dir"});
+               {Code::kTimeout,
+                "the state directory didn't take the namespace's record in time; "
+                "look at the disk under daemon.state_dir"});
 }
 
 Result<Attachment*> find_attachment(World& world, Session& session, Handle handle) {

@@ -131,7 +131,7 @@ def test_reading_that_is_not_listed_is_denied(start):
         assert denied(engine.client.delete(engine.space, keys).result(), "")
 
 
-@pytest.mark.parametrize("salt, served", [(None, True), ("ours", True), ("theirs", False),
+@pytest.mark.parametrize("salt, served", [(None, False), ("ours", True), ("theirs", False),
                                           ("", False), ("our", False), ("ours\u00e9", False)])
 def test_tenant_salts_are_the_listed_ones(start, salt, served):
     """O1-05: and a salt is part of the identity."""
@@ -141,6 +141,14 @@ def test_tenant_salts_are_the_listed_ones(start, salt, served):
         assert space.ok == served
         if not served:
             assert space.status == Status.DENIED and "tenant_salt" in space.text, space.text
+
+
+def test_who_names_no_salt_is_served_where_that_is_listed(start):
+    """O1-05: else two tenants that name none would share."""
+    daemon = limited(start, permissions=["read", "put"], tenant_salts=["ours", ""])
+    with kvsidecar.Client(daemon.socket) as client:
+        for salt, served in ((None, True), ("", True), ("ours", True), ("theirs", False)):
+            assert client.attach(fields(4096, tenant_salt=salt)).ok == served, salt
 
 
 def test_tenants_never_see_each_others_pages(start):

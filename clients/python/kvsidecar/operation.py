@@ -53,7 +53,14 @@ class Result:
 
     @property
     def ok(self) -> bool:
+        """The operation was served. Of a put, get or delete each item has its own status: a get of
+        pages that aren't there is ok too, and their blocks are as they were. See all_ok."""
         return self.status == Status.OK
+
+    @property
+    def all_ok(self) -> bool:
+        """Served, and so was every item."""
+        return self.ok and self.succeeded == len(self._items)
 
     @property
     def succeeded(self) -> int:
