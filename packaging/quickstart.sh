@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # From a fresh Debian 12 and a clean clone to a replay: installs what is missing, builds daemon and
 # command line, then replays a request trace through a daemon in a temporary directory, which is
-# killed and started again in the middle. The exit code is the replay's.
+# killed and started again in the middle. The last line says PASSED or FAILED and what was seen; the
+# exit code is the replay's.
 #   JOBS=n                  build with n processes (default: all cores)
 #   KVSIDECAR_TRACE=FILE    replay this trace (Mooncake's format) instead of a generated one
 # Arguments go to `kvsidecar replay`, e.g. --requests 8000 or --json.
@@ -79,5 +80,4 @@ say "host pool $pool_mib MiB, store $work/store; the daemon is killed in the mid
 defaults=()
 [[ " $* " == *" --requests"* ]] || defaults+=(--requests 12000)
 [[ " $* " == *" --page-bytes"* ]] || defaults+=(--page-bytes 16384)
-"$tool" replay --daemon "$daemon" --config "$work/kvsidecar.toml" \
-  --socket "$work/run/kvsidecar.sock" "${defaults[@]}" "$@"
+"$tool" replay --daemon "$daemon" --config "$work/kvsidecar.toml" "${defaults[@]}" "$@"

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "clients/cli/dropped_writes.h"
 #include "clients/cli/print.h"
 
 namespace kvsidecar {
@@ -21,12 +22,6 @@ bool flag(const Json& json, const char* name) {
   return json.contains(name) && json[name].is_boolean() && json[name].get<bool>();
 }
 
-// A daemon that was started again in between counts from zero.
-uint64_t grown(const Account& before, const Account& now, const std::string& name) {
-  const uint64_t was = before.epoch == now.epoch ? before.count(name) : 0, is = now.count(name);
-  return is > was ? is - was : 0;
-}
-
 double per_second(const Account& before, const Account& now, const std::string& name,
                   double seconds) {
   return seconds > 0 ? static_cast<double>(grown(before, now, name)) / seconds : 0;
@@ -34,6 +29,12 @@ double per_second(const Account& before, const Account& now, const std::string& 
 
 std::string amount(uint64_t pages, uint64_t bytes) {
   return count_text(pages) + " pages, " + bytes_text(bytes);
+}
+
+std::string dropped_text(const DroppedWrites& dropped) {
+  if (dropped.pages == 0) return "0 pages";
+  return count_text(dropped.pages) + " pages (" + percent_text(dropped.share()) +
+         " of the completed ones), " + reason_text(dropped.reason);
 }
 
 std::string of_text(uint64_t part, uint64_t whole) {
@@ -44,6 +45,11 @@ std::string of_text(uint64_t part, uint64_t whole) {
 }
 
 }  // namespace
+
+uint64_t grown(const Account& before, const Account& now, const std::string& name) {
+  const uint64_t was = before.epoch == now.epoch ? before.count(name) : 0, is = now.count(name);
+  return is > was ? is - was : 0;
+}
 
 uint64_t Account::count(const std::string& name) const {
   const auto found = counters.find(name);
@@ -112,6 +118,7 @@ std::string status_text(const Account& a, int daemon_pid) {
   }
   out += line_text("store", store);
   out += line_text("  waiting to be written", " " + amount(a.write_pages, a.write_bytes));
+  out += line_text("  writes dropped", dropped_text(dropped_writes(a)));
   out += line_text("index", amount(a.index_pages, a.index_bytes));
   out += line_text("sessions", count_text(a.sessions) + ", groups " + count_text(a.groups) +
                                    ", namespaces " + count_text(a.namespaces));
@@ -153,6 +160,10 @@ std::string top_text(const Account& before, const Account& now, double seconds) 
   out += line_text("requests", rate_text(rate("requests")));
   out += line_text("looked up", rate_text(rate("pages_looked_up")) + " pages, " +
                                     percent_text(hit_share(before, now)) + " found");
+  const DroppedWrites dropped = dropped_writes(before, now);
+  std::string drops = rate_text(seconds > 0 ? static_cast<double>(dropped.pages) / seconds : 0);
+  if (dropped.pages > 0) drops += ", " + reason_text(dropped.reason);
+  out += line_text("writes dropped", drops);
   return out + "\n" + table.text();
 }
 

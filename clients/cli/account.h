@@ -32,6 +32,8 @@ std::string top_text(const Account& before, const Account& now, double seconds);
 // The rates of top as JSON: {"seconds", "rates": {counter: per second}, "status": {...}}.
 std::string top_json(const Account& before, const Account& now, double seconds,
                      const std::string& status_json);
+// What a counter has grown by; a daemon that was started again in between counts from zero.
+uint64_t grown(const Account& before, const Account& now, const std::string& name);
 // Share of looked-up pages that were found between the two, 0..1; 0 when none were asked for.
 double hit_share(const Account& before, const Account& now);
 

@@ -60,7 +60,6 @@ Result<Asker> Asker::open(const Target& target, bool keep_trying) {
   options.socket_path = target.socket.empty() ? nullptr : target.socket.c_str();
   options.name = "kvsidecar";
   options.connect_timeout_ns = timeout_ns;
-  options.allow_disconnected = keep_trying ? 1 : 0;
   options.no_reconnect = keep_trying ? 0 : 1;
   auto client = client::Client::open(options);
   if (!client) return status_of(client.outcome());

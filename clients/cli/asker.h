@@ -27,7 +27,7 @@ std::string hex_of(const uint8_t* bytes, size_t count);
 
 class Asker {
  public:
-  // keep_trying: succeeds without a daemon, and connects again whenever it comes back.
+  // keep_trying: once connected, connects again whenever the daemon comes back.
   static Result<Asker> open(const Target& target, bool keep_trying = false);
 
   Result<std::string> stat(uint32_t what);  // KVS_STAT_…

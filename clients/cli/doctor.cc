@@ -5,6 +5,7 @@
 
 #include "clients/cli/account.h"
 #include "clients/cli/commands.h"
+#include "clients/cli/doctor_account.h"
 #include "clients/cli/doctor_facts.h"
 #include "clients/cli/print.h"
 
@@ -39,7 +40,11 @@ int ask_daemon(const Target& target, std::vector<Check>& checks, bool& store_kno
   checks.push_back(check_session(Code::kOk, "", pid));
   auto text = asker->stat(KVS_STAT_STATUS);
   auto account = text ? parse_account(*text) : Result<Account>(text.status());
-  if (account) checks.push_back(check_store(account->store));
+  if (account) {
+    checks.push_back(check_host_pool(*account));
+    checks.push_back(check_store(account->store));
+    if (account->store != "none") checks.push_back(check_store_writes(*account));
+  }
   store_known = account.ok();
   return pid;
 }

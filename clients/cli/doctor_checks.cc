@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "clients/cli/config_value.h"
 #include "clients/cli/print.h"
 
 namespace kvsidecar {
@@ -31,12 +31,6 @@ std::string mode_text(const SocketFacts& f) {
   char mode[8];
   std::snprintf(mode, sizeof mode, "%04o", f.mode);
   return std::string(mode) + " " + f.owner + ":" + f.group;
-}
-
-std::string trimmed(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
 }  // namespace
@@ -169,21 +163,7 @@ Check check_kernel(const std::string& release) {
 }
 
 std::string store_root_in(const std::string& config_text) {
-  std::istringstream lines(config_text);
-  bool in_store = false;
-  for (std::string line; std::getline(lines, line);) {
-    line = trimmed(line);
-    if (!line.empty() && line[0] == '[') in_store = line.rfind("[store]", 0) == 0;
-    const size_t equals = line.find('=');
-    if (!in_store || equals == std::string::npos || trimmed(line.substr(0, equals)) != "root")
-      continue;
-    const std::string value = trimmed(line.substr(equals + 1));
-    const char quote = value.empty() ? '\0' : value[0];
-    if (quote != '"' && quote != '\'') return "";
-    const size_t end = value.find(quote, 1);
-    return end == std::string::npos ? "" : value.substr(1, end - 1);
-  }
-  return "";
+  return config_value(config_text, "store", "root");
 }
 
 std::string check_text(const Check& check) {

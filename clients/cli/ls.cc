@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clients/cli/commands.h"
+#include "clients/cli/namespaces_text.h"
 #include "clients/cli/print.h"
 
 namespace kvsidecar {
@@ -12,18 +13,6 @@ using Json = nlohmann::json;
 
 std::string number(const Json& row, const char* name) {
   return count_text(row.value(name, uint64_t{0}));
-}
-
-std::string namespaces_text(const Json& list) {
-  Columns table({"namespace", "generation", "model", "pool", "dtype", "adapter", "tokens", "page",
-                 "parts", "in host pool"});
-  for (const Json& row : list)
-    table.add({row.value("namespace", "?"), std::to_string(row.value("generation", uint64_t{0})),
-               row.value("model", "?"), row.value("pool", "?"), row.value("dtype", "?"),
-               row.value("adapter", ""), number(row, "tokens_per_page"),
-               bytes_text(row.value("page_bytes", uint64_t{0})), number(row, "parts"),
-               number(row, "pages_host")});
-  return table.text();
 }
 
 std::string sessions_text(const Json& list) {
@@ -50,11 +39,15 @@ int run_ls(const Target& target, const LsOptions& options) {
   const char* name = options.sessions ? "sessions" : "namespaces";
   if (!json.is_object() || !json.contains(name))
     return fail(target, "ls", {Code::kInternal, "the daemon's list isn't one"});
-  if (target.json)
+  if (target.json) {
     std::printf("%s\n", json.dump(2).c_str());
-  else
-    std::printf("%s", options.sessions ? sessions_text(json[name]).c_str()
-                                       : namespaces_text(json[name]).c_str());
+  } else if (options.sessions) {
+    std::printf("%s", sessions_text(json[name]).c_str());
+  } else {
+    const auto table = namespaces_text(*text);
+    if (!table) return fail(target, "ls", table.status());
+    std::printf("%s", table->c_str());
+  }
   return 0;
 }
 

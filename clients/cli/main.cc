@@ -97,7 +97,8 @@ void add_replay(CLI::App& app, Options& o, std::function<int()>& chosen) {
   CLI::Option* daemon = replay.add_option("--daemon", r.daemon,
                                           "start this kvsidecard, kill it in "
                                           "the middle, start it again");
-  CLI::Option* config = replay.add_option("--config", r.config, "that daemon's configuration");
+  CLI::Option* config = replay.add_option("--config", r.config,
+                                          "that daemon's configuration; it names the socket too");
   daemon->needs(config);
   config->needs(daemon);
   replay.add_option("--requests", r.requests, "of the trace, from its start");

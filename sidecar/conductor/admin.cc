@@ -40,19 +40,33 @@ std::string key_hex(Bytes key) {
   return hex;
 }
 
+// All that tells one namespace from another: an operator clears by what it says.
 Json describe(const NamespaceInfo& space) {
+  const NamespaceFields& fields = space.fields;
+  Json extra = Json::object();
+  for (const auto& [name, value] : fields.extra) extra[name] = value;
   return {{"namespace", to_hex(space.id)},
           {"generation", space.generation},
-          {"model", space.fields.model},
-          {"revision", space.fields.revision},
-          {"pool", space.fields.pool},
-          {"dtype", space.fields.dtype},
-          {"quantization", space.fields.quantization},
-          {"layout", space.fields.layout},
-          {"adapter", space.fields.adapter.value_or("")},
-          {"tokens_per_page", space.fields.tokens_per_page},
+          {"model", fields.model},
+          {"revision", fields.revision},
+          {"pool", fields.pool},
+          {"dtype", fields.dtype},
+          {"quantization", fields.quantization},
+          {"layout", fields.layout},
+          {"draft_model", fields.draft_model},
+          {"adapter", fields.adapter.value_or("")},
+          {"tenant_salt", fields.tenant_salt.value_or("")},
+          {"key_scheme", fields.key_scheme.value_or("")},
+          {"tokens_per_page", fields.tokens_per_page},
+          {"tp_size", fields.tp_size},
+          {"pp_size", fields.pp_size},
+          {"cp_size", fields.cp_size},
+          {"slice", fields.slice},
+          {"slices", fields.slices},
+          {"detached", fields.detach.has_value()},
+          {"extra", extra},
           {"page_bytes", space.page_bytes},
-          {"parts", space.fields.parts.size()}};
+          {"parts", fields.parts.size()}};
 }
 
 std::string namespaces_json(const World& world) {

@@ -11,8 +11,9 @@ import sys
 import pytest
 
 from kvsidecar import Status
-from daemon import built
+from daemon import Daemon, built, die_with_parent
 from scene import PAGE_BYTES, Engine, fields
+from waiting import readable
 
 TIMEOUT_S = 280
 
@@ -45,6 +46,11 @@ def test_status_shows_what_the_daemon_holds(run, engine):
     assert status["counters"]["pages_put_stored"] == 8 and status["pid"] > 0
 
 
+def test_status_and_top_count_the_writes_that_were_dropped(run, engine):
+    assert "  writes dropped      0 pages\n" in run("status")
+    assert "writes dropped        0 /s\n" in run("top", "--interval", "100")
+
+
 def test_top_shows_rates(run, engine):
     assert "looked up" in run("top", "--count", "1", "--interval", "100")
     lines = run("top", "--json", "--count", "2", "--interval", "100").splitlines()
@@ -68,6 +74,13 @@ def test_ls_lists_namespaces_and_sessions(run, engine):
     assert len(json.loads(run("ls", "--sessions", "--json"))["sessions"]) == 2
 
 
+def test_ls_tells_namespaces_of_one_model_apart(run, engine, client):
+    client.attach(fields(layout="other"))
+    text = run("ls")
+    assert "revision" in text and "r1" in text
+    assert "layout=flat" in text and "layout=other" in text and "quantization" not in text
+
+
 def test_clear_starts_a_new_generation(run, engine, client):
     space = engine.namespace.namespace_id.hex()
     before = engine.namespace.generation
@@ -87,6 +100,7 @@ def test_doctor_says_ok_or_how_to_mend(run, engine):
     checks = {check["check"]: check for check in json.loads(run("doctor", "--json"))}
     assert checks["socket"]["verdict"] == checks["session"]["verdict"] == "ok"
     assert all(check["remedy"] or check["verdict"] == "ok" for check in checks.values())
+    assert checks["host pool"]["verdict"] == checks["store writes"]["verdict"] == "ok"
     assert {"shm size", "shm leftovers", "memlock", "io_uring", "store", "digest",
             "kernel"} <= checks.keys()
     assert run("doctor").startswith("ok    socket")
@@ -119,7 +133,92 @@ def test_a_wrong_argument_is_named(run, arguments, word):
 def test_without_a_daemon_a_command_says_so(run, command, tmp_path):
     missing = str(tmp_path / "nobody.sock")
     output = run(command, "--json", socket=missing, expect=1)
-    assert "UNAVAILABLE" in output and missing in output or command == "top"
+    assert "UNAVAILABLE" in output and missing in output
+
+
+@pytest.mark.parametrize("command", ["status", "top", "ls", "drain"])
+def test_a_user_who_may_not_attach_is_told_so(run, tmp_path, command):
+    stranger = [{"uid": [os.getuid() + 1], "permissions": ["read"]}]
+    with Daemon(tmp_path / "closed", allow=stranger) as closed:
+        assert "[[allow]]" in run(command, socket=closed.socket, expect=1)
+
+
+def read_until(terminal, words):
+    text = b""
+    while words not in text:
+        assert readable([terminal]), text
+        text += os.read(terminal, 4096)
+
+
+def test_top_on_a_terminal_finds_the_next_daemon(program, daemon):
+    terminal, end = os.openpty()
+    with subprocess.Popen(
+            [program, "top", "--interval", "100", "--socket", daemon.socket], stdin=end, stdout=end,
+            preexec_fn=die_with_parent) as top:
+        os.close(end)
+        read_until(terminal, b"q ends it")
+        daemon.kill()
+        read_until(terminal, b"no daemon at the moment")
+        daemon.start()
+        read_until(terminal, b"q ends it")
+        os.write(terminal, b"q")
+        assert top.wait(TIMEOUT_S) == 0
+    os.close(terminal)
+
+
+def replay_that_fails(run, daemon):
+    """The lines that say why, and the report."""
+    small = ["replay", "--requests", "20", "--page-bytes", "4096"]
+    text = run(*small, socket=daemon.socket, expect=1)
+    report = run(*small, "--json", socket=daemon.socket, expect=1)
+    return text.splitlines(), json.JSONDecoder().raw_decode(report)[0]
+
+
+def check_replay_names(cause, lines, report):
+    assert len([line for line in lines if f"put {cause}: " in line]) == 1, lines
+    assert f"FAILED: no page could be put: put {cause}" in lines[-1], lines
+    assert report["pages_put_refused"] == report["pages_looked_up"] > 100
+    assert report["causes"] == [
+        {"request": "put", "status": cause, "count": report["pages_put_refused"]}]
+    assert report["passed"] is False and report["verdict"] in lines[-1]
+
+
+def test_a_replay_says_once_that_the_daemon_drains(run, daemon):
+    run("drain")
+    check_replay_names("DRAINING", *replay_that_fails(run, daemon))
+
+
+def test_a_replay_says_once_that_it_may_not_put(run, tmp_path):
+    with Daemon(tmp_path / "read-only", permissions=["read"]) as read_only:
+        check_replay_names("DENIED", *replay_that_fails(run, read_only))
+
+
+def test_a_replay_finds_nothing_of_an_earlier_one(run, daemon):
+    small = ["replay", "--requests", "100", "--page-bytes", "4096"]
+    assert run(*small).splitlines()[-1].startswith("PASSED: ")
+    report = json.loads(run(*small, "--json"))
+    hits = report["pages_host"] + report["pages_store"]
+    assert 0 < hits <= report["best_total_hits"], report
+    assert report["passed"] is True and report["verdict"].startswith("PASSED: ")
+
+
+def test_a_replay_asks_its_daemon_for_the_socket(program, daemon):
+    assert daemon.terminate() == 0
+    done = subprocess.run(
+        [program, "replay", "--daemon", built("kvsidecard"), "--config", daemon.write_config(),
+         "--requests", "400", "--page-bytes", "4096"],
+        stdout=subprocess.PIPE, text=True, check=True, timeout=TIMEOUT_S)
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("PASSED: ") and "daemon killed, back after " in last
+
+
+def test_a_replay_whose_configuration_is_wrong_says_which(program, tmp_path):
+    config = tmp_path / "kvsidecar.toml"
+    config.write_text("[daemon]\nsockets = 1\n")
+    done = subprocess.run(
+        [program, "replay", "--daemon", built("kvsidecard"), "--config", str(config)],
+        stderr=subprocess.PIPE, text=True, check=False, timeout=TIMEOUT_S)
+    assert done.returncode == 2 and str(config) in done.stderr and "--socket" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "top", "why", "ls", "clear", "drain", "doctor",

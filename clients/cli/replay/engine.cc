@@ -9,6 +9,7 @@
 #include <deque>
 #include <optional>
 
+#include "clients/cli/replay/attach.h"
 #include "clients/cli/replay/blocks.h"
 #include "clients/cli/replay/outcome.h"
 #include "clients/cli/replay/page_content.h"
@@ -29,7 +30,6 @@ constexpr uint64_t kComputePage = kMillisecond / 5;  // what a page costs in an 
 constexpr uint64_t kOutageRequests = 32;  // that go on without a daemon; then it is awaited
 constexpr uint64_t kOutageWait = 30 * kSecond;
 constexpr uint32_t kLeaseMs = 10'000;
-constexpr uint64_t kFailuresShown = 5;
 constexpr uint64_t kMemoryMax = uint64_t{4} << 30;
 constexpr int kPoison = 0xa5;
 
@@ -64,6 +64,8 @@ struct PendingPut {
   Op op;
   std::vector<uint32_t> blocks;
   uint64_t began_ns;
+  uint64_t pages;
+  bool request_failed;  // before the put: it is counted already
 };
 
 class Engine {
@@ -76,7 +78,6 @@ class Engine {
   void finish_puts(size_t blocks_wanted);
 
  private:
-  Status attach();
   size_t look_up(Request& request);
   size_t load(const Request& request, size_t pages);
   void put_rest(Request& request, size_t first);
@@ -87,7 +88,9 @@ class Engine {
   void release(uint64_t lease);
   void answered();
   bool is_expected(kvs_status status, uint64_t began_ns) const;
-  void fail(const char* what, kvs_status status, const std::string& text);
+  void fail(RequestKind kind, kvs_status status, const std::string& text, uint64_t count = 1);
+  void put_failed(kvs_status status, const std::string& text, uint64_t began_ns, uint64_t pages);
+  void tell(RequestKind kind, kvs_status status, const std::string& text, uint64_t count);
   std::span<std::byte> block(uint32_t number) {
     return memory_->bytes().subspan(number * options_.page_bytes, options_.page_bytes);
   }
@@ -136,26 +139,7 @@ Status Engine::open(size_t longest_prompt) {
       client_->register_layout(static_cast<uint32_t>(block_count), std::span(&run, 1), kTimeout);
   if (!layout) return {Code::kInternal, "block layout: " + layout.outcome().text()};
   layout_ = *layout;
-  return attach();
-}
-
-Status Engine::attach() {
-  const kvs_part part{{}, options_.page_bytes};
-  const std::string revision = "seed-" + std::to_string(options_.seed);
-  kvs_namespace_fields fields{};
-  fields.model = "kvsidecar-replay";
-  fields.revision = revision.c_str();
-  fields.dtype = "u8";
-  fields.quantization = "none";
-  fields.layout = "flat";
-  fields.pool = "kv";
-  fields.draft_model = "none";
-  fields.tokens_per_page = 512;
-  fields.tp_size = fields.pp_size = fields.cp_size = 1;
-  fields.slices = 1;
-  fields.parts = &part;
-  fields.part_count = 1;
-  auto attached = client_->attach(fields);
+  auto attached = attach_replay(*client_, options_);
   if (!attached) return {Code::kInternal, "attach: " + attached.outcome().text()};
   namespace_ = *attached;
   return {};
@@ -192,7 +176,7 @@ size_t Engine::look_up(Request& request) {
   const client::Outcome outcome = op ? op->wait() : op.outcome();
   if (!outcome) {
     if (!is_expected(outcome.status(), began)) {
-      fail("lookup", outcome.status(), outcome.text());
+      fail(RequestKind::kLookup, outcome.status(), outcome.text());
       return 0;
     }
     add(score_.outage_requests, 1);
@@ -238,14 +222,14 @@ size_t Engine::load(const Request& request, size_t pages) {
                           .timeout_ns = kTimeout,
                           .lease = request.lease});
   const client::Outcome outcome = op ? op->wait() : op.outcome();
-  if (!outcome && !is_expected(outcome.status(), began))
-    fail("get", outcome.status(), outcome.text());
+  if (!outcome && (!op || op->items().empty()) && !is_expected(outcome.status(), began))
+    fail(RequestKind::kGet, outcome.status(), outcome.text(), pages);
   if (!op) return 0;
   const auto items = op->items();
   size_t usable = 0, loaded = 0;
   for (size_t i = 0; i < std::min(pages, items.size()); ++i) {
     if (items[i] != KVS_OK) {
-      if (!is_expected(items[i], began)) fail("get of a page", items[i], "");
+      if (!is_expected(items[i], began)) fail(RequestKind::kGet, items[i], outcome.text());
       continue;
     }
     ++loaded;
@@ -278,14 +262,10 @@ void Engine::put_rest(Request& request, size_t first) {
                     .position = static_cast<uint32_t>(first),
                     .prompt_pages = static_cast<uint32_t>(request.pages.size())});
   if (op) {
-    puts_.push_back({std::move(*op), std::move(request.blocks), began});
+    puts_.push_back({std::move(*op), std::move(request.blocks), began, count, request_failed_});
     return;
   }
-  if (op.outcome().status() == KVS_BUSY) {
-    add(score_.pages_put_refused, count);
-  } else if (!is_expected(op.outcome().status(), began)) {
-    fail("put", op.outcome().status(), op.outcome().text());
-  }
+  put_failed(op.outcome().status(), op.outcome().text(), began, count);
   blocks_->give_back(request.blocks);
 }
 
@@ -300,24 +280,34 @@ void Engine::finish_puts(size_t blocks_wanted) {
 
 void Engine::settle(PendingPut& put) {
   const client::Outcome outcome = put.op.wait();
-  if (!outcome && outcome.status() != KVS_BUSY && !is_expected(outcome.status(), put.began_ns))
-    fail("put", outcome.status(), outcome.text());
+  const auto items = put.op.items();
+  request_failed_ = false;
   uint64_t stored = 0;
-  for (const uint8_t item : put.op.items()) {
+  for (const uint8_t item : items) {
     if (item == KVS_OK || item == KVS_OK_PART || item == KVS_EXISTS) {
       add(score_.pages_put, 1);
       stored += item == KVS_EXISTS ? 0 : 1;
-    } else if (item == KVS_BUSY) {
-      add(score_.pages_put_refused, 1);
-    } else if (!is_expected(item, put.began_ns)) {
-      fail("put of a page", item, "");
+    } else {
+      put_failed(item, outcome.text(), put.began_ns, 1);
     }
   }
+  if (!outcome && items.empty())
+    put_failed(outcome.status(), outcome.text(), put.began_ns, put.pages);
+  if (request_failed_ && !put.request_failed) add(score_.failed_requests, 1);
   const kvs_result& result = put.op.result();
   if (stored == 0) return;
   add(score_.bytes_stored, stored * options_.page_bytes);
   add(score_.store_ns,
       result.served_ns != 0 ? result.served_ns : duration(result.submitted_ns, result.finished_ns));
+}
+
+// No room is no failure, nor is what the daemon may refuse: pages that it doesn't hold are misses.
+void Engine::put_failed(kvs_status status, const std::string& text, uint64_t began_ns,
+                        uint64_t pages) {
+  if (status != KVS_BUSY && is_expected(status, began_ns)) return;
+  if (!is_refused(static_cast<Code>(status))) return fail(RequestKind::kPut, status, text, pages);
+  add(score_.pages_put_refused, pages);
+  tell(RequestKind::kPut, status, text, pages);
 }
 
 void Engine::count_hits(const Request& request, size_t usable) {
@@ -372,11 +362,16 @@ bool Engine::is_expected(kvs_status status, uint64_t began_ns) const {
   return away && is_sign_of_death(status);
 }
 
-void Engine::fail(const char* what, kvs_status status, const std::string& text) {
+void Engine::fail(RequestKind kind, kvs_status status, const std::string& text, uint64_t count) {
   request_failed_ = true;
-  if (score_.failed_requests.load() >= kFailuresShown) return;
-  std::fprintf(stderr, "replay: engine %u: %s: %s %s\n", options_.number, what,
-               kvs_status_name(status), text.c_str());
+  tell(kind, status, text, count);
+}
+
+// Once for all engines: the table counts the rest. A full pool is part of a cache's work.
+void Engine::tell(RequestKind kind, kvs_status status, const std::string& text, uint64_t count) {
+  if (!board_.causes.add(kind, static_cast<Code>(status), count) || status == KVS_BUSY) return;
+  std::fprintf(stderr, "replay: engine %u: %s %s: %s (said once, then counted)\n", options_.number,
+               kind_name(kind).c_str(), kvs_status_name(status), text.c_str());
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ struct EngineOptions {
   uint32_t number = 0;   // of this engine, 0 .. engines - 1
   uint32_t engines = 1;  // request i belongs to engine i % engines
   uint64_t page_bytes = 0;
-  uint64_t seed = 0;
+  uint64_t seed = 0;  // of keys and page contents
+  uint64_t run = 0;   // of this replay alone: its namespace holds nothing of an earlier one
   bool daemon_may_vanish = true;  // false: a missing daemon is a failure but for the planned outage
 };
 

@@ -2,6 +2,7 @@
 #include "clients/cli/replay/replay.h"
 
 #include <poll.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #include "clients/cli/await_pool.h"
 #include "clients/cli/replay/capacity.h"
+#include "clients/cli/replay/config_socket.h"
 #include "clients/cli/replay/daemon_process.h"
 #include "clients/cli/replay/fleet.h"
 #include "clients/cli/replay/report.h"
@@ -32,6 +34,13 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
 }
 
+// Differs between replays, whatever their seed. Clock and pid do where there is no random number.
+uint64_t random_run() {
+  uint64_t run = now_ns() ^ (static_cast<uint64_t>(getpid()) << 40);
+  (void)getrandom(&run, sizeof run, GRND_NONBLOCK);
+  return run;
+}
+
 Status check(const ReplayOptions& options) {
   if (options.requests == 0) return invalid("--requests is 0; at least one is needed");
   if (options.engines == 0 || options.engines > kReplayEnginesMax)
@@ -45,8 +54,6 @@ Status check(const ReplayOptions& options) {
     return invalid(
         "--daemon and --config belong together; give both, or neither to use the "
         "daemon that runs");
-  if (!options.daemon.empty() && options.socket.empty())
-    return invalid("--daemon needs --socket as well: the path that the configuration gives it");
   return {};
 }
 
@@ -101,6 +108,7 @@ Result<ReplayReport> Replay::run() {
   engine.engines = options_.engines;
   engine.page_bytes = options_.page_bytes;
   engine.seed = options_.seed;
+  engine.run = random_run();
   engine.daemon_may_vanish = !daemon_;
   const uint64_t begin_ns = now_ns();
   Status started = fleet_.start(engine, prompts_, *board_);
@@ -200,9 +208,15 @@ int could_not_run(const Status& status) {
 
 }  // namespace
 
-int run_replay(const ReplayOptions& options) {
+int run_replay(const ReplayOptions& given) {
+  ReplayOptions options = given;
   Status checked = check(options);
   if (!checked.ok()) return could_not_run(checked);
+  if (!options.daemon.empty() && options.socket.empty() && !options.shape) {
+    auto socket = socket_of_config(options.daemon, options.config);
+    if (!socket) return could_not_run(socket.status());
+    options.socket = socket.take();
+  }
   const auto trace = load_trace(options);
   if (!trace) return could_not_run(trace.status());
   if (!options.json) {
@@ -216,10 +230,12 @@ int run_replay(const ReplayOptions& options) {
   const auto report = replay.run();
   if (!report) return could_not_run(report.status());
   std::printf("%s", options.json ? report_json(*report).c_str() : report_table(*report).c_str());
-  const std::string failure = verdict(*report);
-  if (failure.empty()) return 0;
-  std::fprintf(stderr, "replay: FAILED: %s\n", failure.c_str());
-  return 1;
+  const bool passed = failure_of(*report).empty();
+  if (!passed)
+    std::fprintf(stderr, "replay: %s\n", verdict(*report).c_str());
+  else if (!options.json)
+    std::printf("%s\n", verdict(*report).c_str());
+  return passed ? 0 : 1;
 }
 
 }  // namespace kvsidecar

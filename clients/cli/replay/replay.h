@@ -10,8 +10,9 @@
 namespace kvsidecar {
 
 struct ReplayOptions {
-  std::string socket;  // --socket; the daemon's. Empty: the client library's default
-  std::string trace;   // --trace FILE. Empty: $KVSIDECAR_TRACE; unset: generated from `seed`
+  // --socket; the daemon's. Empty: what `config` names, else the client library's default
+  std::string socket;
+  std::string trace;  // --trace FILE. Empty: $KVSIDECAR_TRACE; unset: generated from `seed`
   // --daemon PATH with --config FILE: replay starts this kvsidecard itself, kills it with SIGKILL
   // in the middle, starts it again and stops it at the end. Both empty: the daemon at `socket`,
   // which is left alone.
@@ -26,8 +27,8 @@ struct ReplayOptions {
   bool shape = false;               // --shape; print how the trace compares, replay nothing
 };
 
-// Exit code: 0; 1 when a byte was wrong, a request failed, nothing hit, or nothing hit after the
-// restart; 2 when it could not run (the reason is on stderr).
+// Exit code: 0; 1 when a byte was wrong, a request failed, nothing could be put or hit, or
+// nothing hit after the restart; 2 when it could not run (the reason is on stderr).
 int run_replay(const ReplayOptions& options);
 
 }  // namespace kvsidecar

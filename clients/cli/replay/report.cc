@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "clients/cli/replay/report.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -50,6 +51,21 @@ void capacity_rows(const ReplayReport& r, Table& table) {
               percent(r.best_total_hits, r.pages_looked_up), n(r.total_capacity_pages));
 }
 
+bool is_refusal(const Cause& cause) {
+  return cause.kind == RequestKind::kPut && is_refused(cause.status);
+}
+
+// ": put DENIED, 1234 pages; …" of the most frequent refusal, or of the most frequent failure.
+std::string main_cause(const ReplayReport& r, bool refusal) {
+  const auto found = std::find_if(r.causes.begin(), r.causes.end(), [refusal](const Cause& cause) {
+    return is_refusal(cause) == refusal;
+  });
+  if (found == r.causes.end()) return "";
+  const std::string remedy = cause_remedy(*found);
+  return ": " + cause_name(*found) + ", " + cause_count(*found) +
+         (remedy.empty() ? "" : "; " + remedy);
+}
+
 }  // namespace
 
 ReplayReport report_of(const Scoreboard& board) {
@@ -64,6 +80,7 @@ ReplayReport report_of(const Scoreboard& board) {
   r.pages_missed = board.sum(&Score::pages_missed);
   r.pages_put = board.sum(&Score::pages_put);
   r.pages_put_refused = board.sum(&Score::pages_put_refused);
+  r.causes = board.causes.list();
   r.bytes_loaded = board.sum(&Score::bytes_loaded);
   r.bytes_stored = board.sum(&Score::bytes_stored);
   r.bytes_wrong = board.sum(&Score::bytes_wrong);
@@ -96,6 +113,8 @@ std::string report_table(const ReplayReport& r) {
   if (r.pages_remote != 0) table.row("  hits from other nodes", "%llu", n(r.pages_remote));
   table.row("  misses", "%llu", n(r.pages_missed));
   table.row("pages put", "%llu, %llu refused", n(r.pages_put), n(r.pages_put_refused));
+  for (const Cause& cause : r.causes)
+    table.row(("  " + cause_name(cause)).c_str(), "%s", cause_count(cause).c_str());
   table.row("bytes compared", "%llu", n(r.bytes_loaded));
   table.row("bytes wrong", "%llu", n(r.bytes_wrong));
   table.row("loads", "%.2f GB/s", r.load_gb_per_s);
@@ -108,6 +127,11 @@ std::string report_table(const ReplayReport& r) {
 }
 
 std::string report_json(const ReplayReport& r) {
+  nlohmann::ordered_json causes = nlohmann::ordered_json::array();
+  for (const Cause& cause : r.causes)
+    causes.push_back({{"request", kind_name(cause.kind)},
+                      {"status", std::string(code_name(cause.status))},
+                      {"count", cause.count}});
   nlohmann::ordered_json json = {
       {"trace", r.trace},
       {"page_bytes", r.page_bytes},
@@ -121,6 +145,7 @@ std::string report_json(const ReplayReport& r) {
       {"pages_missed", r.pages_missed},
       {"pages_put", r.pages_put},
       {"pages_put_refused", r.pages_put_refused},
+      {"causes", causes},
       {"bytes_loaded", r.bytes_loaded},
       {"bytes_stored", r.bytes_stored},
       {"bytes_wrong", r.bytes_wrong},
@@ -139,19 +164,36 @@ std::string report_json(const ReplayReport& r) {
       {"restart_host", r.restart_host},
       {"restart_store", r.restart_store},
       {"after_restart_hits", r.after_restart_hits},
+      {"passed", failure_of(r).empty()},
       {"verdict", verdict(r)},
   };
   return json.dump(2) + "\n";
 }
 
-std::string verdict(const ReplayReport& r) {
+std::string failure_of(const ReplayReport& r) {
   if (r.bytes_wrong != 0) return std::to_string(r.bytes_wrong) + " bytes were wrong";
-  if (r.failed_requests != 0) return std::to_string(r.failed_requests) + " requests failed";
+  if (r.failed_requests != 0)
+    return std::to_string(r.failed_requests) + " requests failed" + main_cause(r, false);
   if (r.engines_failed != 0) return std::to_string(r.engines_failed) + " engines could not go on";
   if (r.pages_looked_up != r.hits() + r.pages_missed) return "the counts don't add up";
+  if (r.pages_put == 0 && r.pages_put_refused != 0)
+    return "no page could be put" + main_cause(r, true);
   if (r.hits() == 0) return "nothing hit";
   if (r.restarted && r.after_restart_hits == 0) return "nothing hit after the restart";
   return "";
+}
+
+std::string verdict(const ReplayReport& r) {
+  if (const std::string failure = failure_of(r); !failure.empty()) return "FAILED: " + failure;
+  const uint64_t pages = r.page_bytes == 0 ? 0 : r.bytes_loaded / r.page_bytes;
+  std::string text = "PASSED: " + std::to_string(pages) + " pages compared, 0 bytes wrong";
+  if (r.pages_put_refused != 0)
+    text += ", " + std::to_string(r.pages_put_refused) + " not taken in";
+  if (!r.restarted) return text;
+  char away[64];
+  std::snprintf(away, sizeof away, "; daemon killed, back after %.0f ms, ", r.outage_ms);
+  const bool warm = r.restart_host + r.restart_store != 0;
+  return text + away + (warm ? "cache warm" : "cold at first, then hit");
 }
 
 }  // namespace kvsidecar

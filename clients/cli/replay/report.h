@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "clients/cli/replay/scoreboard.h"
 
@@ -16,6 +17,7 @@ struct ReplayReport {
   uint64_t requests = 0, failed_requests = 0, engines_failed = 0;
   uint64_t pages_looked_up = 0, pages_host = 0, pages_store = 0, pages_remote = 0, pages_missed = 0;
   uint64_t pages_put = 0, pages_put_refused = 0;
+  std::vector<Cause> causes;  // of what failed or was refused
   uint64_t bytes_loaded = 0, bytes_stored = 0, bytes_wrong = 0;
   double load_gb_per_s = 0, store_gb_per_s = 0;  // while an engine waits; 10^9 bytes
   double lookup_p50_us = 0, lookup_p99_us = 0;
@@ -37,6 +39,8 @@ std::string report_table(const ReplayReport& report);
 std::string report_json(const ReplayReport& report);
 
 // Empty, or the sentence that says why the replay failed.
+std::string failure_of(const ReplayReport& report);
+// "PASSED: …" or "FAILED: …": one line.
 std::string verdict(const ReplayReport& report);
 
 }  // namespace kvsidecar

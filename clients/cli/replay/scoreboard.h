@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the engines of a replay have counted, in memory that they share with the process that
 // started them: it shows progress and makes the table without asking them, also of one that died.
-// Each EngineScore has one writer, its engine.
+// Each EngineScore has one writer, its engine; the causes have all of them.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
+#include "clients/cli/replay/causes.h"
 #include "clients/cli/replay/latency.h"
 #include "ipc/result.h"
 
@@ -20,7 +21,7 @@ struct EngineScore {
   // looked_up = host + store + remote + missed. A page counts as a hit when it was loaded as part
   // of the prompt's leading run.
   Count pages_looked_up, pages_host, pages_store, pages_remote, pages_missed;
-  Count pages_put, pages_put_refused;  // stored or there already; no room at the moment
+  Count pages_put, pages_put_refused;  // stored or there already; not taken in
   Count bytes_wrong, pages_wrong;
   Count bytes_loaded, load_ns;   // of gets, from call to answer
   Count bytes_stored, store_ns;  // of puts, inside the daemon
@@ -35,6 +36,7 @@ struct Scoreboard {
   std::atomic<uint64_t> stop;         // engines end after their request when it is not 0
   std::atomic<uint64_t> killed_ns;    // CLOCK_MONOTONIC, set before the daemon is killed; 0: never
   std::atomic<uint64_t> restored_ns;  // of the first answer of the next daemon; 0: none yet
+  Causes causes;
   EngineScore engines[kReplayEnginesMax];
 
   uint64_t sum(EngineScore::Count EngineScore::*count) const {

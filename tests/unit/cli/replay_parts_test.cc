@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: a replay that goes wrong says so: wrong bytes are counted, counts that don't add up and
-// replays without a hit fail, percentiles are right.
+// replays without a hit fail, each cause is told once and named in the verdict, percentiles are
+// right.
 // Method: page contents, histograms and reports made by hand.
 #include <gtest/gtest.h>
 
@@ -77,13 +78,30 @@ ReplayReport good_report() {
   return report;
 }
 
-TEST(Report, AGoodReplayPasses) { EXPECT_EQ(verdict(good_report()), ""); }
+TEST(Report, AGoodReplayPassesAndSaysWhatItHasSeen) {
+  ReplayReport report = good_report();
+  EXPECT_EQ(failure_of(report), "");
+  report.page_bytes = 4096;
+  report.bytes_loaded = 40 * 4096;
+  report.outage_ms = 225.2;
+  report.restart_store = 3;
+  EXPECT_EQ(verdict(report),
+            "PASSED: 40 pages compared, 0 bytes wrong; daemon killed, back after 225 ms, cache "
+            "warm");
+  EXPECT_NE(report_json(report).find("\"passed\": true"), std::string::npos);
+  report.restarted = false;
+  EXPECT_EQ(verdict(report), "PASSED: 40 pages compared, 0 bytes wrong");
+  report.pages_put = 50;
+  report.pages_put_refused = 7;
+  EXPECT_EQ(verdict(report), "PASSED: 40 pages compared, 0 bytes wrong, 7 not taken in");
+}
 
 TEST(Report, EachWayToFailIsNamed) {
   const auto failing = [](auto change) {
     ReplayReport report = good_report();
     change(report);
-    return verdict(report);
+    EXPECT_EQ(verdict(report), "FAILED: " + failure_of(report));
+    return failure_of(report);
   };
   EXPECT_EQ(failing([](ReplayReport& r) { r.bytes_wrong = 3; }), "3 bytes were wrong");
   EXPECT_EQ(failing([](ReplayReport& r) { r.failed_requests = 2; }), "2 requests failed");
@@ -98,6 +116,47 @@ TEST(Report, EachWayToFailIsNamed) {
             "nothing hit after the restart");
 }
 
+TEST(Causes, TheFirstOfItsKindIsToldAndEveryOneIsCounted) {
+  auto board = make_scoreboard();
+  ASSERT_TRUE(board.ok());
+  Causes& causes = (*board)->causes;
+  EXPECT_TRUE(causes.add(RequestKind::kPut, Code::kDenied, 1));
+  for (int i = 0; i < 289; ++i) EXPECT_FALSE(causes.add(RequestKind::kPut, Code::kDenied, 1));
+  EXPECT_TRUE(causes.add(RequestKind::kGet, Code::kDenied, 7));
+  EXPECT_TRUE(causes.add(RequestKind::kPut, Code::kDraining, 500));
+  EXPECT_TRUE(causes.add(RequestKind::kLookup, static_cast<Code>(200), 1));  // a newer daemon's
+  const auto list = causes.list();
+  ASSERT_EQ(list.size(), 4u);
+  EXPECT_EQ(cause_name(list[0]) + " " + cause_count(list[0]), "put DRAINING 500 pages");
+  EXPECT_EQ(cause_name(list[1]) + " " + cause_count(list[1]), "put DENIED 290 pages");
+  EXPECT_EQ(cause_name(list[2]) + " " + cause_count(list[2]), "get DENIED 7 pages");
+  EXPECT_EQ(cause_name(list[3]) + " " + cause_count(list[3]), "lookup INTERNAL 1 times");
+}
+
+TEST(Report, WhereNothingCouldBePutTheVerdictNamesCauseAndRemedy) {
+  ReplayReport report;
+  report.requests = 5;
+  report.pages_looked_up = report.pages_missed = report.pages_put_refused = 298;
+  report.causes = {{RequestKind::kPut, Code::kDenied, 298}};
+  EXPECT_EQ(failure_of(report),
+            "no page could be put: put DENIED, 298 pages; list put in the permissions of this "
+            "user's [[allow]] entry in kvsidecar.toml");
+  report.causes = {{RequestKind::kPut, Code::kDraining, 298}};
+  EXPECT_NE(failure_of(report).find("systemctl restart"), std::string::npos);
+  EXPECT_NE(report_table(report).find("put DRAINING"), std::string::npos) << report_table(report);
+  EXPECT_NE(report_json(report).find("\"status\": \"DRAINING\""), std::string::npos);
+}
+
+TEST(Report, RequestsThatFailedAreExplainedByWhatFailedNotByWhatWasRefused) {
+  ReplayReport report = good_report();
+  report.failed_requests = 4;
+  report.pages_put_refused = 900;
+  report.causes = {{RequestKind::kPut, Code::kBusy, 900}, {RequestKind::kLookup, Code::kDenied, 4}};
+  EXPECT_EQ(failure_of(report),
+            "4 requests failed: lookup DENIED, 4 times; list read in the permissions of this "
+            "user's [[allow]] entry in kvsidecar.toml");
+}
+
 TEST(Report, IsMadeFromTheSumOfTheEngines) {
   auto board = make_scoreboard();
   ASSERT_TRUE(board.ok());
@@ -108,12 +167,15 @@ TEST(Report, IsMadeFromTheSumOfTheEngines) {
   scores.engines[1].pages_store = 2;
   scores.engines[0].bytes_loaded = 3000;
   scores.engines[0].load_ns = 1000;
+  scores.causes.add(RequestKind::kPut, Code::kBusy, 6);
   scores.engines[1].lookup.add(2000);
   scores.killed_ns = 1'000'000;
   scores.restored_ns = 3'000'000;
   const ReplayReport report = report_of(scores);
   EXPECT_EQ(report.requests, 10u);
   EXPECT_EQ(report.hits(), 3u);
+  ASSERT_EQ(report.causes.size(), 1u);
+  EXPECT_EQ(report.causes[0].count, 6u);
   EXPECT_DOUBLE_EQ(report.load_gb_per_s, 3.0);
   EXPECT_NEAR(report.lookup_p50_us, 2.0, 0.13);
   EXPECT_TRUE(report.restarted);
