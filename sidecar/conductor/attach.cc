@@ -20,7 +20,7 @@ Status check_salt(const Session& session, const NamespaceFields& fields) {
   const bool listed = std::any_of(salts.begin(), salts.end(), [&](const std::string& salt) {
     return salt == "*" || salt == named;
   });
-  if (listed) return {};
+  if (listed || (named.empty() && salts.empty())) return {};
   if (named.empty())
     return {Code::kDenied,
             "tenant_salt: none is named, but this peer's [[allow]] entry lists salts; name one of "

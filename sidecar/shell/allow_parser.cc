@@ -61,7 +61,8 @@ Status read_permissions(const AllowValue& value, Permissions& out) {
       out.admin = true;
     else
       return wrong(value, item,
-                   "is not a permission; did you mean \"" + nearest(*name, kPermissionNames) +
+                   "is not a permission; did you mean \"" +
+                       (*name == "write" ? "put" : nearest(*name, kPermissionNames)) +
                        "\"? There are read, put, clear and admin");
   }
   return {};

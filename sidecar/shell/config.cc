@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 #include <thread>
 
 #include "ipc/identity.h"
+#include "sidecar/shell/config_keys.h"
 #include "sidecar/shell/http.h"
 
 namespace kvsidecar {
@@ -38,21 +40,39 @@ Status check_paths(const Config& config) {
   return {};
 }
 
+// The multiples of `unit` around a size: "64MiB" or "128MiB"; 0 is none.
+std::string multiples_around(uint64_t bytes, uint64_t unit) {
+  const uint64_t below = bytes / unit * unit;
+  const std::string above = print_bytes(below + unit);
+  return below == 0 ? above : print_bytes(below) + " or " + above;
+}
+
+Status check_multiple(const std::string& key, uint64_t bytes, const std::string& unit_key,
+                      uint64_t unit, const std::string& remedy) {
+  if (bytes % unit == 0) return {};
+  return invalid(key + " = " + print_bytes(bytes) + " must be a multiple of " +
+                 (unit_key.empty() ? "" : unit_key + " = ") + print_bytes(unit) + "; write " +
+                 multiples_around(bytes, unit) + remedy);
+}
+
+// What smaller chunks would allow.
+std::string smaller_chunks(const Config& config) {
+  const uint64_t fitting = std::gcd(config.pool_bytes, config.chunk_bytes);
+  if (fitting % config.span_bytes == 0)
+    return ", or set host_pool.chunk_bytes = " + print_bytes(fitting);
+  return ", or with smaller host_pool.chunk_bytes another multiple of host_pool.span_bytes = " +
+         print_bytes(config.span_bytes);
+}
+
 Status check_pool(const Config& config) {
-  if (config.span_bytes % 4096 != 0)
-    return invalid("host_pool.span_bytes = " + std::to_string(config.span_bytes) +
-                   " must be a multiple of 4KiB");
-  if (config.chunk_bytes % config.span_bytes != 0)
-    return invalid(
-        "host_pool.chunk_bytes = " + std::to_string(config.chunk_bytes) +
-        " must be a multiple of host_pool.span_bytes = " + std::to_string(config.span_bytes));
-  if (config.pool_bytes != kAuto && config.pool_bytes % config.chunk_bytes != 0) {
-    const uint64_t chunks = std::max<uint64_t>(1, config.pool_bytes / config.chunk_bytes);
-    return invalid(
-        "host_pool.bytes = " + std::to_string(config.pool_bytes) +
-        " must be a multiple of host_pool.chunk_bytes = " + std::to_string(config.chunk_bytes) +
-        ", such as " + std::to_string(chunks * config.chunk_bytes) + ", or \"auto\"");
-  }
+  Status status = check_multiple("host_pool.span_bytes", config.span_bytes, "", 4096, "");
+  if (status.ok())
+    status = check_multiple("host_pool.chunk_bytes", config.chunk_bytes, "host_pool.span_bytes",
+                            config.span_bytes, "");
+  if (status.ok() && config.pool_bytes != kAuto)
+    status = check_multiple("host_pool.bytes", config.pool_bytes, "host_pool.chunk_bytes",
+                            config.chunk_bytes, ", or \"auto\"" + smaller_chunks(config));
+  if (!status.ok()) return status;
   const std::string& name = config.pool_name;
   const bool good = !name.empty() && name.size() <= 32 &&
                     std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -71,9 +91,11 @@ Status check_store(const Config& config) {
   if (Status status = check_path("store.root", config.store_root); !status.ok()) return status;
   const uint64_t capacity = config.limits.store_capacity_bytes;
   if (capacity != kAuto && capacity < 2 * config.segment_bytes)
-    return invalid("store.capacity_bytes = " + std::to_string(capacity) +
+    return invalid("store.capacity_bytes = " + print_bytes(capacity) +
                    " must be at least two segments of store.segment_bytes = " +
-                   std::to_string(config.segment_bytes));
+                   print_bytes(config.segment_bytes) + "; write " +
+                   print_bytes(2 * config.segment_bytes) +
+                   " or more, or lower store.segment_bytes");
   return {};
 }
 

@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "sidecar/shell/config_keys.h"
+#include "sidecar/shell/runtime_dir.h"
+#include "sidecar/store/node_folder.h"
 
 namespace kvsidecar {
 namespace {
@@ -23,7 +25,7 @@ Status check_directory(const char* key, const std::string& path, Missing missing
     return S_ISDIR(facts.st_mode)
                ? Status()
                : wrong(key, path, "is not a directory; name another path, or remove what is there");
-  if (errno == ENOENT && missing == Missing::kIsMade) return {};
+  if (errno == ENOENT && missing == Missing::kIsMade) return check_parent(key, path);
   if (errno == ENOENT) return wrong(key, path, "does not exist; make the directory, or mount it");
   return wrong(key, path,
                std::string("can't be looked at (") + std::strerror(errno) +
@@ -48,6 +50,8 @@ Status check_places(const Config& config) {
     status = check_directory("host_pool.directory", config.pool_directory, Missing::kIsWrong);
   if (status.ok() && config.store_kind == StoreKind::kFile)
     status = check_directory("store.root", config.store_root, Missing::kIsWrong);
+  if (status.ok() && config.store_kind == StoreKind::kFile)
+    status = check_store_root(config.store_root, config.state_dir);
   return status.ok() ? check_socket(config.socket) : status;
 }
 

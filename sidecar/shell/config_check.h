@@ -6,8 +6,9 @@
 
 namespace kvsidecar {
 
-// Directories that are something else, a socket's path that is a directory or a file, a store's
-// root that isn't there. The error names key, value and remedy.
+// Directories that are something else or that nobody can make, a socket's path that is a directory
+// or a file, a store's root that isn't there or that this user may not write. The error names key,
+// value and remedy.
 Status check_places(const Config& config);
 
 // The keys whose values differ from the defaults, as further fields of a log line:

@@ -144,7 +144,8 @@ const AllowKey kAllowKeys[] = {
     {"group", "text or list", "Groups, by name.", "[\"engines\"]"},
     {"permissions", "list", "What they may do: read, put, clear, admin. Default: read, put.",
      "[\"read\", \"put\", \"clear\"]"},
-    {"tenant_salts", "list", "Tenant salts they may name; \"*\": any. Default: any.", "[\"*\"]"},
+    {"tenant_salts", "list",
+     "Tenant salts they may name; \"*\": any, \"\": none named. Default: any.", "[\"*\"]"},
     {"pool_bytes_max", "bytes",
      "Host pool that their pages may take together, tables and unused ends of spans included. "
      "0: no limit.",

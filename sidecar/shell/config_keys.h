@@ -46,6 +46,8 @@ Status set_key(Config& config, const ConfigKey& key, const KeyValue& value);
 // "8GiB", "512KiB", "4096" -> bytes. The error is a remedy without the key's name.
 Result<uint64_t> parse_bytes(const std::string& text);
 
+// A size as a file holds it, in the largest unit that is exact: "64MiB" with its quotes.
+std::string print_bytes(uint64_t bytes);
 std::string print_text(const std::string& text);  // as a TOML basic string
 // The value as TOML, with the largest unit that holds it exactly.
 std::string print_value(const Config& config, const ConfigKey& key);

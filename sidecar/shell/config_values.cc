@@ -2,7 +2,9 @@
 // Values of keys: from what a file holds into a Config, and back into text.
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "sidecar/shell/config_keys.h"
@@ -39,14 +41,6 @@ std::vector<std::string> words_of(const char* choices) {
     else
       words.back() += *c;
   return words;
-}
-
-std::string print_bytes(uint64_t bytes) {
-  if (bytes == 0) return "0";
-  for (const ByteUnit& unit : kByteUnits)
-    if (bytes % unit.bytes == 0 && unit.bytes > 1)
-      return "\"" + std::to_string(bytes / unit.bytes) + unit.name + "\"";
-  return std::to_string(bytes);
 }
 
 std::string print_range(const ConfigKey& key) {
@@ -119,6 +113,20 @@ Status set_choice(Config& config, const ConfigKey& key, const KeyValue& value) {
   return wrong(key, value, remedy);
 }
 
+// "1.5GiB" as whole MiB; the unit is the text behind the digits. Empty when it isn't such a size.
+std::string whole_size(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::string unit(end);
+  while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
+  for (size_t i = 0; i + 2 < std::size(kByteUnits); ++i) {
+    const double smaller = std::floor(number * 1024);
+    if (unit == kByteUnits[i].name && smaller >= 1 && smaller < 1e15)
+      return "\"" + std::to_string(static_cast<uint64_t>(smaller)) + kByteUnits[i + 1].name + "\"";
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<uint64_t> parse_bytes(const std::string& text) {
@@ -129,6 +137,11 @@ Result<uint64_t> parse_bytes(const std::string& text) {
   std::string unit = text.substr(digits);
   while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
   if (unit.empty()) return number;
+  if (unit.front() == '.' || unit.front() == ',') {
+    const std::string whole = whole_size(text);
+    return invalid("must be a whole number of a unit, such as " +
+                   (whole.empty() ? "\"1536MiB\"" : whole));
+  }
   for (const ByteUnit& known : kByteUnits)
     if (unit == known.name) {
       if (number > ~0ull / known.bytes) return invalid("is more than 64 bits hold");
@@ -163,6 +176,14 @@ Status set_key(Config& config, const ConfigKey& key, const KeyValue& value) {
     return wrong(key, value, "must be a whole number, " + print_range(key));
   store_number(config, key, static_cast<uint64_t>(*number));
   return {};
+}
+
+std::string print_bytes(uint64_t bytes) {
+  if (bytes == 0) return "0";
+  for (const ByteUnit& unit : kByteUnits)
+    if (bytes % unit.bytes == 0 && unit.bytes > 1)
+      return "\"" + std::to_string(bytes / unit.bytes) + unit.name + "\"";
+  return std::to_string(bytes);
 }
 
 std::string print_text(const std::string& text) {

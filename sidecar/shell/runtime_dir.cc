@@ -9,11 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <sstream>
 
 #include "sidecar/shell/allow_rules.h"
+#include "sidecar/store/node_folder.h"
 
 namespace kvsidecar {
 namespace {
@@ -59,19 +61,35 @@ bool wait_for_end(int pid) {
 }
 
 Status make_directory(const std::string& path) {
+  constexpr const char* kKey = "daemon.runtime_dir";
   const bool made = ::mkdir(path.c_str(), 0750) == 0;
   if (made) give_to_client_group(path);
   if (made || errno == EEXIST) {
     struct stat facts {};
     if (::stat(path.c_str(), &facts) != 0) return os_error("stat " + path, errno);
     if (!S_ISDIR(facts.st_mode))
-      return invalid("daemon.runtime_dir = \"" + path + "\" is no directory; choose another");
+      return invalid(std::string(kKey) + " = \"" + path + "\" is no directory; choose another");
     return {};
   }
-  return os_error("daemon.runtime_dir = \"" + path + "\" can't be made", errno, Code::kInvalid);
+  const int error = errno;
+  if (error == ENOENT)
+    if (Status parent = check_parent(kKey, path); !parent.ok()) return parent;
+  return invalid(
+      os_error(std::string(kKey) + " = \"" + path + "\" can't be made by " + own_user(), error)
+          .text() +
+      "; make it and give it to this user, or name a directory that it may make");
 }
 
 }  // namespace
+
+Status check_parent(const char* key, const std::string& path) {
+  const size_t slash = path.rfind('/', path.find_last_not_of('/'));
+  const std::string parent =
+      slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+  if (::access(parent.c_str(), F_OK) == 0 || errno != ENOENT) return {};
+  return invalid(std::string(key) + " = \"" + path + "\" can't be made: " + parent +
+                 " does not exist; make the parent: mkdir -p " + parent);
+}
 
 RuntimeDir::Identity RuntimeDir::identity_of(int pid) {
   Identity identity{pid, 0, read_line("/proc/sys/kernel/random/boot_id")};

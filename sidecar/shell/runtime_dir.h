@@ -10,6 +10,10 @@
 
 namespace kvsidecar {
 
+// For a directory that is still to be made, as mkdir makes it: its parent must be there. The error
+// names key, value and remedy.
+Status check_parent(const char* key, const std::string& path);
+
 class RuntimeDir {
  public:
   // Makes the directory (0750; group: see the socket) if it is missing, locks its pid file and

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,6 +65,22 @@ Result<UniqueFd> open_directory(const std::string& path) {
   return fd;
 }
 
+// path: the root, or the node's folder in it; the file system refused it with that error.
+Status refused(const std::string& root, const std::string& path, int error) {
+  std::string remedy = "; name another directory";
+  if (error == EACCES || error == EPERM)
+    // Of a root, nothing below: other nodes may have their folders there.
+    remedy = std::string(path == root ? "; chown " : "; chown -R ") + std::to_string(::geteuid()) +
+             " " + path + ", or chmod what is in this user's way";
+  else if (error == EROFS)
+    remedy = "; mount it for writing, and in systemd's unit set ReadWritePaths=" + root;
+  else if (error == ENOENT)
+    remedy = "; make the directory, or mount it";
+  const std::string what = "store.root = \"" + root + "\"" + (path == root ? "" : ": " + path) +
+                           " can't be written by " + own_user() + ", as whom kvsidecard runs";
+  return invalid(os_error(what, error).text() + remedy);
+}
+
 std::string field(const std::string& text, const std::string& name) {
   const size_t at = text.find(name + " ");
   if (at == std::string::npos) return {};
@@ -77,7 +94,37 @@ std::string host_name() {
   return name;
 }
 
+std::string folder_path(const std::string& root, const Hash128& node, uint32_t number) {
+  return root + "/" + to_hex(node) + "." + std::to_string(number);
+}
+
+// Effective ids: what the daemon's own calls go by.
+int write_error(const std::string& directory) {
+  return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+}
+
 }  // namespace
+
+std::string own_user() {
+  const uid_t uid = ::geteuid();
+  passwd entry{};
+  passwd* found = nullptr;
+  char text[4096];
+  const bool named = ::getpwuid_r(uid, &entry, text, sizeof text, &found) == 0 && found != nullptr;
+  const std::string number = "uid " + std::to_string(uid);
+  return named ? "user " + std::string(found->pw_name) + " (" + number + ")" : number;
+}
+
+Status check_store_root(const std::string& root, const std::string& state_directory) {
+  const int error = write_error(root);
+  if (error == 0) return {};
+  // A node that has its folder there needs nothing more of the root.
+  if (auto directory = open_directory(state_directory); directory.ok())
+    if (auto text = read_small(directory->get(), state_directory, "node"); text.ok())
+      if (const auto node = hash_from_hex(std::string_view(*text).substr(0, 32)))
+        if (write_error(folder_path(root, *node, 0)) == 0) return {};
+  return refused(root, root, error);
+}
 
 Result<Hash128> node_uuid(const std::string& state_directory) {
   auto directory = open_directory(state_directory);
@@ -106,9 +153,12 @@ Result<NodeFolder> NodeFolder::claim(const std::string& root, const std::string&
   if (!uuid) return uuid.status();
   NodeFolder folder;
   folder.node_ = *uuid;
-  folder.path_ = root + "/" + to_hex(*uuid) + "." + std::to_string(number);
+  folder.path_ = folder_path(root, *uuid, number);
   if (::mkdir(folder.path_.c_str(), 0700) != 0 && errno != EEXIST)
-    return os_error("store root " + root + ": making the node's folder", errno, Code::kInvalid);
+    return refused(root, root, errno);
+  // Another user's, such as of a daemon that ran as root once.
+  if (const int error = write_error(folder.path_); error == EACCES || error == EROFS)
+    return refused(root, folder.path_, error);
   auto directory = open_directory(folder.path_);
   if (!directory) return directory.status();
   folder.directory_ = directory.take();

@@ -33,6 +33,13 @@ class NodeFolder {
   uint32_t epoch_ = 0;
 };
 
+// Whether this user may make its folder in that root, or has it there already; the error names key,
+// value, user and remedy. Changes nothing.
+Status check_store_root(const std::string& root, const std::string& state_directory);
+
+// Whose permissions count, for messages: "user kvsidecar (uid 998)".
+std::string own_user();
+
 // The node's uuid from <state_directory>/node; made and persisted when there is none.
 Result<Hash128> node_uuid(const std::string& state_directory);
 

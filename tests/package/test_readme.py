@@ -35,14 +35,28 @@ def run(command, running, **more):
     return subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
-def test_the_cpp_snippet_runs(running, tmp_path):
+@pytest.fixture
+def cpp_program(tmp_path):
     source, program = tmp_path / "snippet.cc", tmp_path / "snippet"
     source.write_text(snippet("cpp"))
     library = os.path.dirname(built("libkvsidecar-client.so"))
-    subprocess.run(["c++", "-std=c++20", "-Wall", "-Werror", source, "-o", program,
+    subprocess.run(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", source, "-o", program,
                     "-I", os.path.join(ROOT, "clients", "cpp"), "-L", library,
                     "-lkvsidecar-client", f"-Wl,-rpath,{library}"], check=True)
-    assert run([program], running).strip() == "2 pages back"
+    return program
+
+
+def test_the_cpp_snippet_runs(running, cpp_program):
+    assert run([cpp_program], running).strip() == "2 pages back"
+
+
+@pytest.mark.parametrize("permissions, reason", [(["read"], "put"), (["put"], "read")])
+def test_the_cpp_snippet_says_why_it_gave_up(cpp_program, tmp_path, permissions, reason):
+    with Daemon(tmp_path, permissions=permissions) as daemon:
+        ended = subprocess.run([cpp_program], env=dict(os.environ, KVSIDECAR_SOCKET=daemon.socket),
+                               stderr=subprocess.PIPE, check=False, text=True)
+    assert ended.returncode == 1
+    assert reason in ended.stderr
 
 
 def test_the_python_snippet_runs(running, tmp_path):

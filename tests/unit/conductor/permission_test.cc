@@ -71,6 +71,14 @@ TEST_F(Allowed, ATenantSaltMustBeListed) {
   allowed.tenant_salts = {"tenant-a"};
   Engine owner(*node, clock, 1 << 20, allowed);
   EXPECT_EQ(owner.wait(owner.attach(fields)).status(), Code::kOk);
+  // Who names none would share with all others that name none.
+  expect(owner.wait(owner.attach(fields_of(kPage))), Code::kDenied,
+         {"none is named", "tenant_salts"});
+  for (const std::vector<std::string>& salts : {{"tenant-a", ""}, std::vector<std::string>{}}) {
+    allowed.tenant_salts = salts;
+    Engine unsalted(*node, clock, 1 << 20, allowed);
+    EXPECT_EQ(unsalted.wait(unsalted.attach(fields_of(kPage))).status(), Code::kOk);
+  }
 }
 
 TEST_F(Allowed, APutOverThePoolQuotaIsRefusedAndOthersAreNot) {

@@ -14,6 +14,8 @@
 
 #include "ipc/os.h"
 #include "sidecar/shell/config_file.h"
+#include "sidecar/store/node_folder.h"
+#include "tests/support/plain_user.h"
 #include "tests/unit/shell/temp_dir.h"
 
 namespace kvsidecar {
@@ -64,6 +66,54 @@ TEST_F(ConfigCheckTest, AFileInThePlaceOfADirectoryIsRefusedByName) {
 TEST_F(ConfigCheckTest, AStoreThatIsNotThereIsRefused) {
   config_.store_root = dir_ / "not_mounted";
   refused("store.root", "does not exist");
+}
+
+TEST_F(ConfigCheckTest, ADirectoryWhoseParentIsNotThereIsRefusedWithTheRemedy) {
+  const std::pair<const char*, std::string Config::*> keys[] = {
+      {"daemon.runtime_dir", &Config::runtime_dir}, {"daemon.state_dir", &Config::state_dir}};
+  for (const auto& [key, path] : keys) {
+    const std::string before = config_.*path;
+    config_.*path = dir_ / "none/below/";
+    refused(key, "make the parent: mkdir -p " + (dir_ / "none"));
+    config_.*path = before;
+  }
+}
+
+// Of a directory that only its owner may write, for somebody else.
+class UnwritableRootTest : public ConfigCheckTest {
+ protected:
+  UnwritableRootTest() {
+    config_.store_root = dir_ / "store";
+    std::filesystem::create_directory(config_.store_root);
+    std::filesystem::create_directory(config_.state_dir);
+    ::chmod(dir_.path().c_str(), 0755);
+    ::chmod(config_.store_root.c_str(), 0555);
+  }
+  ~UnwritableRootTest() override { ::chmod(config_.store_root.c_str(), 0755); }
+};
+
+TEST_F(UnwritableRootTest, IsRefusedWithUserAndRemedyAndIsLeftAsItWas) {
+  const PlainUser somebody;
+  refused("store.root", "can't be written by " + own_user());
+  refused("store.root", "; chown " + std::to_string(::geteuid()) + " " + config_.store_root);
+  EXPECT_TRUE(std::filesystem::is_empty(config_.store_root));
+  EXPECT_TRUE(std::filesystem::is_empty(config_.state_dir));
+}
+
+TEST_F(UnwritableRootTest, IsGoodEnoughForANodeThatHasItsFolderThere) {
+  ::chmod(config_.store_root.c_str(), 0755);
+  ::chmod(config_.state_dir.c_str(), 0755);
+  std::string folder;
+  {
+    const Result<NodeFolder> claimed = NodeFolder::claim(config_.store_root, config_.state_dir, 0);
+    ASSERT_TRUE(claimed.ok()) << claimed.status().text();
+    folder = claimed->path();
+  }
+  ::chmod((config_.state_dir + "/node").c_str(), 0644);
+  ::chmod(folder.c_str(), 0777);
+  ::chmod(config_.store_root.c_str(), 0555);
+  const PlainUser somebody;
+  EXPECT_EQ(error(), "");
 }
 
 TEST_F(ConfigCheckTest, ASocketThatIsADirectoryOrAFileIsRefused) {

@@ -166,6 +166,15 @@ TEST(Config, AnUnknownUnitOfASizeIsRefusedWithTheKnownOnes) {
   refused("[host_pool]\nbytes = \"99999999999999TiB\"", {"64 bits"});
 }
 
+TEST(Config, AFractionOfAUnitIsRefusedWithTheWholeNumber) {
+  refused("[host_pool]\nbytes = \"1.5GiB\"",
+          {"host_pool.bytes = \"1.5GiB\"", "whole number of a unit", "\"1536MiB\""});
+  refused("[host_pool]\nbytes = \"0.5 TiB\"", {"\"512GiB\""});
+  for (const char* size : {"1,5GiB", "1.5GB", "0.5B", "0.5KiB", "1.", "1.e400GiB"})
+    refused("[host_pool]\nbytes = \"" + std::string(size) + "\"",
+            {size, "whole number", "such as"});
+}
+
 TEST(Config, AnUnknownChoiceIsRefusedWithTheNearestOne) {
   refused("[store]\nadmission = \"secnd_use\"",
           {"store.admission", "\"secnd_use\"", "did you mean \"second_use\""});
@@ -181,6 +190,33 @@ TEST(Config, KeysThatContradictEachOtherAreRefused) {
   refused("[store]\nroot = \"/d\"\ncapacity_bytes = \"300MiB\"",
           {"store.capacity_bytes", "two segments"});
   refused("[daemon]\nruntime_dir = \"run\"", {"daemon.runtime_dir", "absolute"});
+}
+
+TEST(Config, ASizeThatIsNoMultipleIsRefusedInTheUnitsOfAFileWithTheNearestOnes) {
+  refused("[host_pool]\nbytes = \"100MiB\"\nchunk_bytes = \"64MiB\"",
+          {"host_pool.bytes = \"100MiB\" must be a multiple of host_pool.chunk_bytes = \"64MiB\"",
+           "write \"64MiB\" or \"128MiB\", or \"auto\""});
+  refused("[host_pool]\nchunk_bytes = \"100MiB\"",
+          {"\"100MiB\" must be a multiple of host_pool.span_bytes = \"16MiB\"",
+           "write \"96MiB\" or \"112MiB\""});
+  refused("[host_pool]\nspan_bytes = 65537", {"write \"64KiB\" or \"68KiB\""});
+  refused("[store]\nroot = \"/d\"\ncapacity_bytes = \"300MiB\"",
+          {"\"300MiB\"", "\"256MiB\"; write \"512MiB\" or more, or lower store.segment_bytes"});
+}
+
+// A pool that is smaller than the default chunk is the first thing that many write.
+TEST(Config, APoolBelowOneChunkIsRefusedWithTheChunkThatFits) {
+  const std::string small = "[host_pool]\nbytes = \"256MiB\"\n";
+  refused(small, {"host_pool.chunk_bytes = \"1GiB\"; write \"1GiB\", or \"auto\"",
+                  "or set host_pool.chunk_bytes = \"256MiB\""});
+  EXPECT_EQ(good(small + "chunk_bytes = \"256MiB\"").pool_bytes, 256ull << 20);
+}
+
+TEST(Config, SmallerChunksAreSuggestedOnlyWhereSpansFitThem) {
+  refused("[host_pool]\nbytes = \"1536MiB\"", {"or set host_pool.chunk_bytes = \"512MiB\""});
+  refused("[host_pool]\nbytes = \"100MiB\"",
+          {"or with smaller host_pool.chunk_bytes another multiple of host_pool.span_bytes = "
+           "\"16MiB\""});
 }
 
 TEST(Config, ASocketPathThatIsTooLongIsRefused) {
@@ -239,6 +275,7 @@ TEST(ConfigAllow, EachMistakeIsRefused) {
   refused("[[allow]]\ngroup = \"no such group here\"", {"allow.group", "not known"});
   refused("[[allow]]\nuid = 1\npermissions = [\"rread\"]",
           {"allow.permissions", "\"rread\"", "\"read\""});
+  refused("[[allow]]\nuid = 1\npermissions = [\"write\"]", {"\"write\"", "did you mean \"put\""});
   refused("[[allow]]\nuid = 1\ntenant_salts = [5]", {"allow.tenant_salts", "5"});
   refused("[[allow]]\nuid = 1\npool_bytes_max = -1", {"allow.pool_bytes_max", "-1"});
   refused("[[allow]]\nuid = 1\nsessions_max = 70000", {"allow.sessions_max", "65536"});

@@ -9,6 +9,8 @@
 
 #include <fstream>
 
+#include "sidecar/store/node_folder.h"
+#include "tests/support/plain_user.h"
 #include "tests/unit/shell/temp_dir.h"
 
 namespace kvsidecar {
@@ -38,6 +40,30 @@ TEST(RuntimeDir, AFileInItsPlaceIsNamed) {
   const Result<RuntimeDir> claimed = RuntimeDir::claim(dir / "file");
   ASSERT_FALSE(claimed.ok());
   EXPECT_NE(claimed.status().text().find("daemon.runtime_dir"), std::string::npos);
+}
+
+TEST(RuntimeDir, AMissingParentIsNamedWithTheRemedy) {
+  const TempDir dir;
+  const Result<RuntimeDir> claimed = RuntimeDir::claim(dir / "none/run");
+  ASSERT_FALSE(claimed.ok());
+  for (const std::string& part : {"daemon.runtime_dir = \"" + (dir / "none/run") + "\"",
+                                  "make the parent: mkdir -p " + (dir / "none")})
+    EXPECT_NE(claimed.status().text().find(part), std::string::npos) << claimed.status().text();
+}
+
+TEST(RuntimeDir, AParentThatMayNotBeWrittenIsSaidWithTheUserWhoMayNot) {
+  const TempDir dir;
+  std::filesystem::permissions(dir.path(), std::filesystem::perms(0555));
+  std::string text, user;
+  {
+    const PlainUser somebody;
+    user = own_user();
+    text = RuntimeDir::claim(dir / "run").status().text();
+  }
+  std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
+  EXPECT_NE(text.find("daemon.runtime_dir"), std::string::npos) << text;
+  EXPECT_NE(text.find("can't be made by " + user), std::string::npos) << text;
+  EXPECT_NE(text.find("give it to this user"), std::string::npos) << text;
 }
 
 TEST(RuntimeDir, TheFirstDaemonOfADirectoryHasNoPredecessor) {

@@ -7,6 +7,7 @@
 
 #include <fstream>
 
+#include "tests/support/plain_user.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace kvsidecar {
@@ -131,6 +132,46 @@ TEST(NodeFolder, AMissingRootIsNamed) {
   const auto folder = NodeFolder::claim("/nonexistent-root", state.path(), 0);
   ASSERT_FALSE(folder.ok());
   EXPECT_NE(folder.status().text().find("/nonexistent-root"), std::string::npos);
+}
+
+// The refusal of a claim by somebody who is neither root nor the owner.
+void refused_to_a_plain_user(const std::string& root, const std::string& state,
+                             const std::string& what, const std::string& remedy) {
+  const PlainUser somebody;
+  const auto folder = NodeFolder::claim(root, state, 0);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_EQ(folder.status().code(), Code::kInvalid);
+  for (const std::string& part :
+       {"store.root = \"" + root + "\"", what + " can't be written by " + own_user(), remedy})
+    EXPECT_NE(folder.status().text().find(part), std::string::npos) << folder.status().text();
+}
+
+TEST(NodeFolder, ARootThatMayNotBeWrittenIsRefusedWithKeyUserAndRemedy) {
+  TemporaryFolder root, state;
+  ASSERT_TRUE(node_uuid(state.path()).ok());
+  for (const std::string& path : {root.path(), state.path()})
+    std::filesystem::permissions(path, std::filesystem::perms(0555));
+  std::filesystem::permissions(state.path() + "/node", std::filesystem::perms(0444));
+  refused_to_a_plain_user(root.path(), state.path(), "", "; chown ");
+  for (const std::string& path : {root.path(), state.path()})
+    std::filesystem::permissions(path, std::filesystem::perms(0755));
+}
+
+// As a daemon leaves it that ran as root once.
+TEST(NodeFolder, AFolderThatMayNotBeWrittenIsRefusedByName) {
+  TemporaryFolder root, state;
+  std::string folder;
+  {
+    auto claimed = NodeFolder::claim(root.path(), state.path(), 0);
+    ASSERT_TRUE(claimed.ok());
+    folder = claimed->path();
+  }
+  for (const std::string& path : {root.path(), state.path(), folder})
+    std::filesystem::permissions(path, std::filesystem::perms(0555));
+  std::filesystem::permissions(state.path() + "/node", std::filesystem::perms(0444));
+  refused_to_a_plain_user(root.path(), state.path(), ": " + folder, "; chown -R ");
+  for (const std::string& path : {root.path(), state.path(), folder})
+    std::filesystem::permissions(path, std::filesystem::perms(0755));
 }
 
 }  // namespace
