@@ -94,7 +94,8 @@ uint64_t FileStore::wanted_bytes() const {
   // Some in advance, so that the next segment need not wait.
   const uint64_t next = state_->options.segment_bytes + state_->options.segment_bytes / 8;
   return std::max(state_->counters.wanted_bytes.load(std::memory_order_relaxed),
-                  std::min(next, state_->parts.capacity_bytes / 8));
+                  std::min(next, state_->parts.capacity_bytes / 8)) +
+         state_->parts.kept_bytes();
 }
 
 void FileStore::set_capacity(uint64_t bytes) { state_->parts.capacity_bytes = bytes; }

@@ -45,10 +45,11 @@ struct StoreParts {
   std::function<void(bool write, int error)> io_ended;
   uint32_t next_sequence = 1;
 
-  // Whether all files together may take that much more. Tombstones find a little room kept free.
+  // Kept free for tombstones: pages don't take it, and who makes room has to leave it.
+  uint64_t kept_bytes() const { return std::min(uint64_t{1} << 20, capacity_bytes / 16); }
+  // Whether all files together may take that much more.
   bool has_room(uint64_t bytes, bool for_tombstones) const {
-    constexpr uint64_t kTombstoneBytes = 1 << 20;
-    const uint64_t kept = for_tombstones ? 0 : std::min(kTombstoneBytes, capacity_bytes / 16);
+    const uint64_t kept = for_tombstones ? 0 : kept_bytes();
     return capacity_bytes == 0 ||
            counters->used_bytes.load(std::memory_order_relaxed) + bytes + kept <= capacity_bytes;
   }
