@@ -46,7 +46,7 @@ class Pair:
         flags = {**MODELS[model], "max_model_len": 4096, "max_num_batched_tokens": 4096,
                  "max_num_seqs": 64, **flags}
         self.plain.start(model, **flags)
-        self.ours.start(model, connector(daemon.socket), **flags)
+        self.ours.start(model, connector(daemon.socket, patience={}), **flags)
         for engine in (self.plain, self.ours):
             engine.generate(self.prompts(4, 300))
 

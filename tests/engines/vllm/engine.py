@@ -49,11 +49,11 @@ def prompt(seed, tokens):
     return [words.randrange(FIRST_WORD, VOCABULARY) for _ in range(tokens)]
 
 
-def connector(socket_path, role="kv_both", policy="recompute", **extra):
-    """The flag kv_transfer_config."""
+def connector(socket_path, role="kv_both", policy="recompute", patience=PATIENT, **extra):
+    """The flag kv_transfer_config. patience {}: lookups have the deadline that users get."""
     return dict(kv_connector="Connector", kv_connector_module_path="kvsidecar.vllm", kv_role=role,
                 kv_load_failure_policy=policy,
-                kv_connector_extra_config={"socket": socket_path, **PATIENT, **extra})
+                kv_connector_extra_config={"socket": socket_path, **patience, **extra})
 
 
 def environment_folder():
