@@ -21,7 +21,7 @@ struct DroppedWrites {
 DroppedWrites dropped_writes(const Account& before, const Account& now);
 DroppedWrites dropped_writes(const Account& now);  // since the daemon's start
 
-// "most as their page was evicted first"; empty for kNone.
+// "most because their page was evicted first"; empty for kNone.
 std::string reason_text(DropReason reason);
 std::string reason_remedy(DropReason reason);
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "ipc/memory_room.h"
 #include "ipc/os.h"
 #include "sidecar/env.h"
-#include "ipc/memory_room.h"
 
 namespace kvsidecar {
 
