@@ -91,7 +91,10 @@ class References:
         self.known = {}
 
     def __call__(self, model, prompts, max_tokens=16, sampling=None, **flags):
-        """Outputs; `flags` as for Engine.start."""
+        """Outputs; `flags` as for Engine.start. With their leads where the model is computed in
+        bfloat16."""
+        if flags.get("dtype") == "bfloat16":
+            sampling = {**(sampling or {}), "logprobs": 2}
         kind = json.dumps([model, flags], sort_keys=True)
         asked = json.dumps([kind, prompts, max_tokens, sampling], sort_keys=True)
         if asked not in self.known:

@@ -19,7 +19,11 @@ def claim_words(daemon):
     folder, found = f"/proc/{daemon.pid}/fd", []
     for name in os.listdir(folder):
         path = f"{folder}/{name}"
-        if os.readlink(path).startswith("/memfd:kvsidecar-cells"):
+        try:
+            target = os.readlink(path)
+        except FileNotFoundError:  # closed meanwhile
+            continue
+        if target.startswith("/memfd:kvsidecar-cells"):
             fd = os.open(path, os.O_RDONLY)
             try:
                 mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)

@@ -16,6 +16,12 @@ def whole_text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def lead(position):
+    """By how much the likeliest token of a position is ahead of the next, in logarithms."""
+    first, second, *_ = sorted((rank.logprob for rank in position.values()), reverse=True)
+    return first - second
+
+
 class Host:
     def __init__(self):
         self.llm = None
@@ -102,9 +108,7 @@ class Host:
     @staticmethod
     def told(output):
         return {"ids": [list(one.token_ids) for one in output.outputs],
-                "logprobs": [[max(rank.logprob for rank in position.values())
-                              for position in one.logprobs] if one.logprobs else []
-                             for one in output.outputs],
+                "leads": [list(map(lead, one.logprobs or ())) for one in output.outputs],
                 "cached": output.num_cached_tokens,
                 "reasons": [one.finish_reason for one in output.outputs]}
 

@@ -10,7 +10,7 @@ with other weights: outputs must change, or nothing was loaded. (Bug reports O2-
 import pytest
 
 import workload
-from engine import connector, external_hits, ids
+from engine import check_same, connector, external_hits, ids
 
 # model: flags it needs
 MODELS = {"llama": {}, "gemma3": {}, "gptoss": {}, "qwen3next": dict(dtype="bfloat16")}
@@ -32,17 +32,17 @@ def check_found(outputs, prompts, block):
 def test_outputs_are_equal_on_every_warm_place(model, engine, start_daemon, reference, settle):
     flags, block = MODELS[model], BLOCK.get(model, 32)
     prompts = workload.shared_prefixes(200 if model == "llama" else 30)
-    expected = ids(reference(model, prompts, max_num_seqs=16, **flags))
+    expected = reference(model, prompts, max_num_seqs=16, **flags)
     daemon = start_daemon()
     begin = dict(model=model, transfer=connector(daemon.socket), max_num_seqs=16, **flags)
 
     engine.start(**begin)
-    assert ids(engine.generate(prompts)) == expected
+    check_same(engine.generate(prompts), expected)
     assert settle(daemon, engine)["pages_put_stored"] > 0
 
     engine.start(**begin)  # a fresh engine on a warm daemon
     outputs = engine.generate(prompts)
-    assert ids(outputs) == expected
+    check_same(outputs, expected)
     check_found(outputs, prompts, block)
     first_of_each = sum(restorable(p, block) for p in prompts[:10])
     assert external_hits(engine.metrics()) >= first_of_each
@@ -51,14 +51,14 @@ def test_outputs_are_equal_on_every_warm_place(model, engine, start_daemon, refe
     restart_on_its_store(daemon)  # a fresh daemon, and what the engine has itself is forgotten
     assert engine.call("reset_prefix_cache", connector=False)
     before = external_hits(engine.metrics())
-    assert ids(engine.generate(prompts)) == expected
+    check_same(engine.generate(prompts), expected)
     assert external_hits(engine.metrics()) - before > 0
     settle(daemon, engine)
 
     restart_on_its_store(daemon)  # both
     engine.start(**begin)
     outputs = engine.generate(prompts)
-    assert ids(outputs) == expected
+    check_same(outputs, expected)
     check_found(outputs, prompts, block)
     assert settle(daemon, engine)["pages_found_store"] > 0
 
@@ -90,10 +90,10 @@ def test_a_poisoned_store_changes_outputs(model, engine, daemon, reference, sett
                          ids=lambda flags: "-".join(map(str, flags.values())))
 def test_other_types_and_block_sizes(flags, engine, daemon, reference, settle):
     prompts = workload.shared_prefixes(20)
-    expected = ids(reference("llama", prompts, **flags))
+    expected = reference("llama", prompts, **flags)
     for life in range(2):
         engine.start("llama", connector(daemon.socket), **flags)
         outputs = engine.generate(prompts)
-        assert ids(outputs) == expected
+        check_same(outputs, expected)
         settle(daemon, engine)
     check_found(outputs, prompts, flags.get("block_size", 32))

@@ -33,7 +33,8 @@ def test_two_ranks(make_engine, daemon, reference, settle):
     assert ids(engine.generate(prompts)) == expected
     counters = settle(daemon)
     assert counters["pages_completed"] > 0
-    assert counters["parts_put"] == counters["pages_completed"]  # the other part completes a page
+    # The other part completes a page. Requests that begin alike may put one part twice before that.
+    assert counters["parts_put"] >= counters["pages_completed"]
 
     pids = workers(daemon)
     assert len(pids) == 2

@@ -19,7 +19,7 @@ import pytest
 
 import workload
 from daemon import die_with_parent
-from engine import ROOT, child_environment, ids, model_path
+from engine import PATIENT, ROOT, child_environment, ids, model_path
 from litter import no_litter
 from test_outputs import restorable
 from waiting import eventually
@@ -32,13 +32,13 @@ READY_S = 180
 
 
 def flags_of_the_readme(socket_path):
-    """Those that README.md gives to vLLM, with this test's socket."""
+    """Those that README.md gives to vLLM, with this test's socket and patience."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
         command = re.search(r"^vllm serve [^`]*", file.read(), re.MULTILINE)
     flags = shlex.split(command.group(0))[len(["vllm", "serve", "MODEL"]):]
     at = flags.index("--kv-transfer-config") + 1
     transfer = json.loads(flags[at])
-    transfer.setdefault("kv_connector_extra_config", {})["socket"] = socket_path
+    transfer.setdefault("kv_connector_extra_config", {}).update(PATIENT, socket=socket_path)
     flags[at] = json.dumps(transfer)
     return flags
 

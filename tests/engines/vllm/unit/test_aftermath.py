@@ -84,9 +84,9 @@ def test_a_request_that_waited_for_blocks_longer_than_its_lease_is_looked_up_ane
     """And has the usual time for the answer."""
     prompts = filled([prompt(i, 10 * PAGE + 1) for i in range(2)])
     rig = make_rig({"spin_us": 0}, blocks=13, max_model_len=352)
-    rig.add("0", prompts[0], max_tokens=8)
-    rig.add("1", prompts[1], max_tokens=8)
-    rig.run(lambda: ("1", 10 * PAGE) in rig.asked)
+    for i, tokens in enumerate(prompts):  # the second finds the first one's blocks gone
+        rig.add(str(i), tokens, max_tokens=8)
+        rig.run(lambda: (str(i), 10 * PAGE) in rig.asked)
     ask = rig.connector._scheduler._lookups._asks["1"]
     ask.first_ns -= 60_000_000_000
     for question in (ask.scout, ask.held):
