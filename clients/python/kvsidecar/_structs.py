@@ -70,6 +70,11 @@ class Keys(ctypes.Structure):
     _fields_ = [("bytes", c_void_p), ("key_bytes", c_uint32), ("count", c_uint32)]
 
 
+class BytesKeys(ctypes.Structure):
+    """Keys, of a bytes object: taken without a cast."""
+    _fields_ = [("bytes", c_char_p), ("key_bytes", c_uint32), ("count", c_uint32)]
+
+
 class PoolPolicy(ctypes.Structure):
     _fields_ = [("ns", c_uint64), ("policy", c_uint32), ("pages", c_uint32)]
 

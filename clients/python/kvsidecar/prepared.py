@@ -15,6 +15,7 @@ from .memory import Namespace
 from .status import Status
 
 KEYS_MAX, FINDS_MAX = 32768, 65536  # of kvs_lookup: keys, and keys times pools
+_BUSY = int(Status.BUSY)  # an int is compared sooner than an enum's member
 
 
 class Found:
@@ -70,17 +71,16 @@ class PreparedLookup:
         self._made, self._result = ctypes.c_uint64(), _structs.sized(_structs.Result)
         self._args_at, self._made_at = ctypes.byref(self._args), ctypes.byref(self._made)
         self._result_at = ctypes.byref(self._result)
+        self._asked = _structs.BytesKeys.from_buffer(self._args, _structs.LookupArgs.keys.offset)
 
     def begin(self, keys: bytes, key_bytes: int) -> Found:
         """keys: end to end, in order."""
-        asked = self._args.keys
-        asked.bytes = ctypes.cast(keys, ctypes.c_void_p)
-        asked.key_bytes, asked.count = key_bytes, len(keys) // key_bytes
-        core = self._core
-        code = core.library.kvs_lookup(core.c, self._args_at, self._made_at)
-        if code != Status.OK:
-            return Found(self, 0, asked.count, Status(code), core.last_error())
-        return Found(self, self._made.value, asked.count, Status.OK, "")
+        asked, core, count = self._asked, self._core, len(keys) // key_bytes
+        asked.bytes, asked.key_bytes, asked.count = keys, key_bytes, count
+        code = core.library.kvs_lookup(core.pointer or core.c, self._args_at, self._made_at)
+        if code != 0:
+            return Found(self, 0, count, Status(code), core.last_error())
+        return Found(self, self._made.value, count, Status.OK, "")
 
     def take(self, found: Found) -> bool:
         """Of Found.finished."""
@@ -89,9 +89,9 @@ class PreparedLookup:
             found.status, found.text, found._id = Status.UNAVAILABLE, "the client is closed", 0
             return True
         code = core.library.kvs_result_get(core.pointer, found._id, self._result_at)
-        if code == Status.BUSY:
+        if code == _BUSY:
             return False
-        if code != Status.OK:
+        if code != 0:
             found.status, found.text = Status(code), core.last_error()
         else:
             found.status = Status.OK if raw.status == 0 else Status(raw.status)

@@ -215,9 +215,9 @@ def test_a_session_that_takes_its_last_token_back_has_other_keys():
 
 def test_pages_without_a_block_are_left_out_with_their_keys():
     keys = joined_keys(hashes(3), 1, b"", 3)
-    (pages, which), = without_null(0, keys, [0, 12, 0], 5)
+    pages, which = without_null(0, keys, [0, 12, 0], 5)
     assert (keys_of(pages), pages.blocks, which) == ([1], [12], [6])
-    assert list(without_null(0, keys, [0, 0, 0], 5)) == []
+    assert without_null(0, keys, [0, 0, 0], 5) is None
 
 
 # Blocks that get other content.

@@ -29,8 +29,8 @@ class Agenda:
         plain = len(scheduled) == output.total_num_scheduled_tokens and \
             not output.scheduled_new_reqs and not cached.resumed_req_ids and \
             cached.req_ids == self._running
-        self._running = list(cached.req_ids)
         if not plain:
+            self._running = list(cached.req_ids)
             self._at = None
         elif self._at is not None and self._step < self._until:
             names = self._at.pop(self._step, None)

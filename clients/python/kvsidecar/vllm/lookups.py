@@ -19,6 +19,7 @@ logger = logging.getLogger("vllm.kvsidecar")
 STALE_NS = 500_000_000  # a scout's answer that old isn't relied on
 FORGIVEN_NS = 10_000_000_000  # a page whose load failed is tried again after that time
 FORGOTTEN_MAX = 4096  # pages that are remembered as failed
+ALONE_SPIN_NS = 1_000_000  # an engine's only request: steps until its answer cost no less
 UNFINISHED_MAX = 4096  # lookups past their deadline whose answer may still bring a lease
 
 
@@ -63,6 +64,8 @@ class Lookups:
         self._complained = False
         # Somebody else has begun a generation that this engine doesn't belong to.
         self.cleared_by_others = False
+        self.clock = time.perf_counter_ns  # in which spun_ns is told
+        self.spun_ns = 0  # so far
         self._namespaces: Dict[int, Namespace] = {}  # that _prepared is for
         self._prepared: Dict[float, Dict[int, PreparedLookup]] = {}  # per lease and page size
 
@@ -73,7 +76,7 @@ class Lookups:
 
     def _question(self, keys: Dict[int, Keys], local: int, lease_s: float) -> Optional[Question]:
         client, namespaces = self._session.client, self._session.namespaces
-        if client is None or not namespaces or not client.connected:
+        if client is None or not namespaces:
             return None
         if self._namespaces is not namespaces:
             self._namespaces, self._prepared = namespaces, {}
@@ -86,11 +89,13 @@ class Lookups:
                     client, [Pool(namespaces[s.group], s.policy, s.trailing) for s in groups],
                     lease=lease_s, prefetch=lease_s == 0, timeout=timeout_s)
                 for size, groups in self._geometry.by_size.items()}
-        return Question(prepared, keys, local, lease_s)
+        question = Question(prepared, keys, local, lease_s)
+        return None if question.unavailable else question
 
-    def matched(self, request_id: str, keys: Dict[int, Keys], local: int,
-                limit: int) -> Optional[int]:
-        """The restorable prefix in tokens, 0 if none is longer than `local`; None: ask again."""
+    def matched(self, request_id: str, keys: Dict[int, Keys], local: int, limit: int,
+                alone: bool = False) -> Optional[int]:
+        """The restorable prefix in tokens, 0 if none is longer than `local`; None: ask again.
+        alone: the engine has no other request, which a longer spin would delay."""
         now = time.monotonic_ns()
         ask = self._asks.get(request_id)
         if ask is None:
@@ -100,7 +105,10 @@ class Lookups:
             self._recorder.count("lookups")
         if ask.closed or limit <= local:
             return self._told(ask, local, 0)
-        answer = self._answer(ask, keys, local, limit, now)
+        spin_ns = 0 if self._silent else int(self._settings.spin_s * 1e9)
+        if alone and spin_ns:
+            spin_ns = max(spin_ns, ALONE_SPIN_NS)
+        answer = self._answer(ask, keys, local, limit, now, spin_ns)
         if answer is not None:
             return self._told(ask, local, answer)
         if self._silent or now - ask.first_ns >= self._settings.lookup_deadline_s * 1e9:
@@ -128,9 +136,8 @@ class Lookups:
         return tokens
 
     def _answer(self, ask: Ask, keys: Dict[int, Keys], local: int, limit: int,
-                now: int) -> Optional[int]:
+                now: int, spin_ns: int) -> Optional[int]:
         """None: not known yet."""
-        spin_until = now + int(self._settings.spin_s * 1e9)
         held = ask.held
         if held is not None and held.finished and (
                 held.local > local or (held.leased and now >= self._lease_limit(held))):
@@ -141,7 +148,7 @@ class Lookups:
         if held is None:
             scout = ask.scout
             if scout is not None and now - scout.sent_ns < STALE_NS:
-                if not scout.spin(spin_until):
+                if not self._look(scout, now + spin_ns):
                     return None
                 if not self._noted(scout):
                     ask.closed = True
@@ -152,7 +159,7 @@ class Lookups:
             held = ask.held = self._question(keys, local, lease_s)
             if held is None:
                 return 0
-        if not held.spin(spin_until):
+        if not self._look(held, now + spin_ns):
             return None
         if not ask.leases:
             ask.leases = held.leases
@@ -161,6 +168,17 @@ class Lookups:
             ask.closed = True
             return 0
         return self._without_failed(keys, held.tokens(self._geometry, local, limit), local)
+
+    def _look(self, question: Question, until_ns: int) -> bool:
+        """Whether it has finished; the first look may spin."""
+        if question.finished:
+            return True
+        if question.spun:
+            return False
+        began = self.clock()
+        done = question.spin(until_ns)
+        self.spun_ns += self.clock() - began
+        return done
 
     def _lease_limit(self, held: Question) -> int:
         # Half of its time is left to the load that it is for.
@@ -274,6 +292,11 @@ class Lookups:
         client = self._session.client
         if client is not None:
             self._releases += [client.release(lease) for lease in leases]
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether step() has anything to do."""
+        return bool(self._releases or self._late)
 
     def step(self) -> None:
         """Once a step: takes in what has been answered late."""

@@ -45,6 +45,7 @@ COUNTERS: Dict[str, Counter] = {
     "hit_tokens_store": Counter("hit_tokens", "store", ""),
     "hit_tokens_remote": Counter("hit_tokens", "remote", ""),
     "scheduler_ns": Counter("scheduler_ns", "", "Nanoseconds of the scheduler in the connector."),
+    "scheduler_spin_ns": Counter("scheduler_spin_ns", "", "Beside them: in wait of an answer."),
     "scheduler_steps": Counter("scheduler_steps", "", "Steps of the scheduler."),
     "resets": Counter("resets", "", "Resets of the cache that were done."),
     # Worker.
@@ -104,8 +105,8 @@ class Recorder:
     def __init__(self, process: str = "scheduler") -> None:
         """process: "scheduler" or "worker <rank>", the label of its gauges."""
         self._process = process
-        self._counters: Dict[str, int] = dict.fromkeys(COUNTERS, 0)
-        self._times: Dict[str, List[Any]] = {name: [0, 0.0, []] for name in TIMES}
+        self._counters: Dict[str, int] = {}  # since the last take
+        self._times: Dict[str, List[Any]] = {}
         self._gauges: Dict[str, float] = {}
         self._changed = False
 
@@ -113,8 +114,11 @@ class Recorder:
         """Adds to a counter."""
         if amount < 0:
             raise ValueError(f"{name}: counters only grow, not by {amount}")
-        self._counters[name] += amount
-        self._changed = True
+        if name not in COUNTERS:
+            raise KeyError(name)
+        if amount:
+            self._counters[name] = self._counters.get(name, 0) + amount
+            self._changed = True
 
     def count_load(self, status: int, amount: int = 1) -> None:
         """Pages of a load that ended with a Status: load_pages_*."""
@@ -126,7 +130,9 @@ class Recorder:
 
     def observe(self, name: str, seconds: float) -> None:
         """One more duration."""
-        add_time(self._times[name], 1, seconds, [seconds])
+        if name not in TIMES:
+            raise KeyError(name)
+        add_time(self._times.setdefault(name, [0, 0.0, []]), 1, seconds, [seconds])
         self._changed = True
 
     def gauge(self, name: str, value: float) -> None:
@@ -142,13 +148,9 @@ class Recorder:
         if not self._changed:
             return None
         from .stats import Stats
+        counters, self._counters = self._counters, {}
+        times, self._times = self._times, {}
         self._changed = False
-        counters = {name: count for name, count in self._counters.items() if count}
-        times = {name: time for name, time in self._times.items() if time[0]}
-        for name in counters:
-            self._counters[name] = 0
-        for name in times:
-            self._times[name] = [0, 0.0, []]
         gauges = {name: {self._process: value} for name, value in self._gauges.items()}
         return Stats(data={"counters": counters, "times": times, "gauges": gauges})
 

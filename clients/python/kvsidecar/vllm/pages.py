@@ -45,6 +45,8 @@ def joined_keys(hashes: Sequence[bytes], stride: int, content_id: bytes, pages: 
     chosen = hashes[:pages] if stride == 1 else hashes[stride - 1:pages * stride:stride]
     if content_id:
         chosen = fold(chosen, content_id)
+    if pages == 1:
+        return Keys(chosen[0], len(chosen[0]), 1)
     return Keys(b"".join(chosen), len(chosen[0]), len(chosen))
 
 

@@ -41,15 +41,23 @@ class Question:
                 self.pieces.append(Piece(size, first, lookup.begin(asked, known.key_bytes)))
 
     @property
+    def unavailable(self) -> bool:
+        """No daemon could be asked. Told right after construction."""
+        for piece in self.pieces:
+            if piece.found.status == Status.UNAVAILABLE:
+                return True
+        return False
+
+    @property
     def finished(self) -> bool:
         return all([piece.found.finished for piece in self.pieces])
 
     def spin(self, until_ns: int) -> bool:
-        """finished, looked at again and again until that moment; once in a question's life."""
-        done = self.finished
-        while not done and not self.spun and time.monotonic_ns() < until_ns:
-            done = self.finished
+        """finished, looked at again and again until that moment."""
         self.spun = True
+        done = self.finished
+        while not done and time.monotonic_ns() < until_ns:
+            done = self.finished
         return done
 
     @property

@@ -3,7 +3,7 @@
 talks to the daemon. Scheduler's thread only."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from .adapters import PENDING, USABLE, Adapters
 from .agenda import NEVER
@@ -90,10 +90,8 @@ class Requests:
         self.fresh[track.request.request_id] = table
 
     def start(self, output: Any) -> None:
-        """Once a step: those of them that are computed in it begin with what is in their blocks."""
-        self.loaded_by_others = False
-        if not self.fresh:
-            return
+        """Once a step with fresh ones: those of them that are computed in it begin with what is in
+        their blocks."""
         cached = output.scheduled_cached_reqs
         starts = [(new.req_id, new.num_computed_tokens) for new in output.scheduled_new_reqs]
         if cached.resumed_req_ids:
@@ -106,6 +104,10 @@ class Requests:
                 self.loaded_by_others |= computed > track.local and not track.places
                 track.local = min(track.local, computed)
                 self.begins(track, computed)
+
+    def end_step(self) -> None:
+        self.loaded_by_others = False
+        self.fresh.clear()
 
     def touched(self, output: Any) -> List[int]:
         """Blocks that somebody else's bytes go into from this step on: stores of what was in them
@@ -154,7 +156,7 @@ class Requests:
 
     def whole_pages(self, track: Track, computed: int,
                     table: Optional[Sequence[Sequence[int]]]
-                    ) -> Iterator[Tuple[Pages, Sequence[int]]]:
+                    ) -> List[Tuple[Pages, Sequence[int]]]:
         """Pages that are whole with `computed` tokens and weren't before, and which of the prompt's
         they are. Only as far as their hashes are known: of tokens that are merely speculated on
         there is none yet."""
@@ -162,10 +164,11 @@ class Requests:
         known = len(hashes) * self.geometry.hash_block_size
         tokens = min(computed, known)
         if table is None or tokens < self.due[track.request.request_id]:
-            return
+            return []
         state, content_id = self.content_id(track)
         if state == PENDING:
-            return
+            return []
+        whole = []
         for space in self._positional:
             begin, size = track.stored[space.group], space.tokens_per_page
             end = tokens // size
@@ -176,8 +179,11 @@ class Requests:
                 stride = size // self.geometry.hash_block_size
                 keys = joined_keys(hashes[begin * stride:end * stride], stride, content_id,
                                    end - begin)
-                yield from without_null(space.group, keys, table[space.group][begin:end], begin)
+                there = without_null(space.group, keys, table[space.group][begin:end], begin)
+                if there is not None:
+                    whole.append(there)
         self._set_due(track)
+        return whole
 
     def boundary_pages(self, track: Track,
                        offers: Sequence[Tuple[int, int, int]]) -> List[Tuple[Pages, int]]:
@@ -210,13 +216,14 @@ def offers_still_there(offers: Sequence[Tuple[int, int, int]], touched: Set[int]
 
 
 def without_null(group: int, keys: Keys, blocks: Sequence[int],
-                 begin: int) -> Iterator[Tuple[Pages, Sequence[int]]]:
-    """Those pages from `begin` on whose block exists, and which they are; nothing if none does."""
+                 begin: int) -> Optional[Tuple[Pages, Sequence[int]]]:
+    """Those pages from `begin` on whose block exists, and which they are; None if none does."""
     if NULL_BLOCK not in blocks:
-        if len(blocks) == keys.count and blocks:
-            yield Pages(group, keys.bytes, keys.key_bytes, blocks), range(begin, begin + keys.count)
-        return
+        if len(blocks) != keys.count or not blocks:
+            return None
+        return Pages(group, keys.bytes, keys.key_bytes, blocks), range(begin, begin + keys.count)
     there = [i for i, block in enumerate(blocks[:keys.count]) if block != NULL_BLOCK]
-    if there:
-        yield Pages(group, b"".join(map(keys.one, there)), keys.key_bytes,
-                    [blocks[i] for i in there]), [begin + i for i in there]
+    if not there:
+        return None
+    return Pages(group, b"".join(map(keys.one, there)), keys.key_bytes,
+                 [blocks[i] for i in there]), [begin + i for i in there]

@@ -4,7 +4,6 @@ engine core's one thread, whose every microsecond delays all requests."""
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -54,6 +53,7 @@ class SchedulerSide:
         self._returned: Set[str] = set()  # requests that wait for a step though their load is over
         self._life = self._detached = self._cleared = 0
         self._clearing: List[Any] = []
+        self._clock = self._lookups.clock
         self._spent_ns = self._steps = 0
         self._pool: Any = None
         self._doubtful_for = 0  # steps
@@ -84,18 +84,18 @@ class SchedulerSide:
     # Requests.
 
     def on_new_request(self, request: Any) -> None:
-        began = time.perf_counter_ns()
+        began = self._clock()
         track = self._requests.add(request)
         if self._can_load and not skips_prefix(request):
             state, keys = self._requests.keys(track)
             if state == USABLE and any(k.count for k in keys.values()):
                 self._lookups.arrived(request.request_id, keys)
-        self._spent_ns += time.perf_counter_ns() - began
+        self._spent_ns += self._clock() - began
 
     def matched(self, request: Any, local: int) -> Tuple[Optional[int], bool]:
-        began = time.perf_counter_ns()
+        began = self._clock()
         tokens = self._matched(request, local)
-        self._spent_ns += time.perf_counter_ns() - began
+        self._spent_ns += self._clock() - began
         if tokens is None:
             return None, False
         return (tokens - local, True) if tokens > local else (0, False)
@@ -117,10 +117,11 @@ class SchedulerSide:
         limit = self._geometry.usable_tokens(request.num_tokens, len(request.block_hashes))
         if local % self._geometry.alignment:
             return 0  # vLLM's own hit ends inside a page of some group: nothing fits behind it
-        return self._lookups.matched(request.request_id, keys, local, limit - self._held_back)
+        return self._lookups.matched(request.request_id, keys, local, limit - self._held_back,
+                                     alone=len(self._requests.tracks) == 1)
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
-        began = time.perf_counter_ns()
+        began = self._clock()
         track = self._requests.add(request)
         ids = blocks.get_block_ids()
         if not track.present:
@@ -136,7 +137,7 @@ class SchedulerSide:
             self._loaded(track)
         self._returned.discard(request.request_id)
         self._requests.given(track, ids)
-        self._spent_ns += time.perf_counter_ns() - began
+        self._spent_ns += self._clock() - began
 
     def _order(self, track: Track, ids: Sequence[Sequence[int]], hit: Hit) -> None:
         request_id = track.request.request_id
@@ -146,8 +147,9 @@ class SchedulerSide:
             keys = track.keys.get(space.tokens_per_page, NO_KEYS)
             wanted = Keys(keys.part(begin, end), keys.key_bytes, end - begin) \
                 if end <= keys.count else Keys(bytes(end - begin), 1, end - begin)  # misses
-            pages += [found for found, _ in
-                      without_null(space.group, wanted, ids[space.group][begin:end], begin)]
+            there = without_null(space.group, wanted, ids[space.group][begin:end], begin)
+            if there is not None:
+                pages.append(there[0])
         track.loading, track.places = hit.leases, hit.places
         self._loads.append(Load(request_id, hit.leases, tuple(pages)))
 
@@ -172,22 +174,27 @@ class SchedulerSide:
     # Steps.
 
     def build(self, output: Any) -> StepMetadata:
-        began = time.perf_counter_ns()
-        self._lookups.step()
-        self._see_clear()
+        began = self._clock()
+        if self._lookups.unsettled:
+            self._lookups.step()
+        if self._clearing or self._lookups.cleared_by_others:
+            self._see_clear()
         self._tables.update(output)
         meta = StepMetadata(self.session.nonce, self._life, self._detached, self._cleared,
                             loads=self._loads)
         self._loads = []
-        self._requests.start(output)
+        if self._requests.fresh:
+            self._requests.start(output)
         meta.touched = self._requests.touched(output) + self._era.copied_blocks(output)
         if self._can_store and not self._clearing and not self._doubtful(output):
             meta.stores = self._stores(output, meta.touched)
-        self._requests.fresh.clear()
+        self._requests.end_step()
         self._steps += 1
-        self._spent_ns += time.perf_counter_ns() - began
+        self._spent_ns += self._clock() - began
         if self._steps >= STEPS_A_REPORT or output.finished_req_ids:
-            self.recorder.count("scheduler_ns", self._spent_ns)
+            spun_ns, self._lookups.spun_ns = self._lookups.spun_ns, 0
+            self.recorder.count("scheduler_ns", max(self._spent_ns - spun_ns, 0))
+            self.recorder.count("scheduler_spin_ns", spun_ns)
             self.recorder.count("scheduler_steps", self._steps)
             self._steps = self._spent_ns = 0
         return meta
@@ -225,7 +232,7 @@ class SchedulerSide:
 
     def heard(self, output: Any) -> None:
         """What the workers tell of a step."""
-        began = time.perf_counter_ns()
+        began = self._clock()
         report = getattr(output, "kv_connector_worker_meta", None)
         if isinstance(report, StepReport):
             self._tickets.take(report)
@@ -245,7 +252,7 @@ class SchedulerSide:
                 self._loaded(track)
                 if track.request.status.name == "WAITING_FOR_REMOTE_KVS":
                     self._returned.add(request_id)
-        self._spent_ns += time.perf_counter_ns() - began
+        self._spent_ns += self._clock() - began
 
     def _see_spaces(self, spaces: Tuple[GroupSpace, ...]) -> None:
         """What the workers hold is right, whatever was computed from the configuration here."""
