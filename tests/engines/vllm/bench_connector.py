@@ -34,6 +34,7 @@ POOL = {"host_pool": {"bytes": "2GiB", "chunk_bytes": "256MiB", "span_bytes": "1
 MODELS = {"llama": dict(kv_cache_memory_bytes=128 * MEBIBYTE),
           "llama-large": dict(kv_cache_memory_bytes=CACHE)}
 PREFIX = 1024  # words: 32 blocks
+AT_ONCE = 12  # prompts that fit into the cache
 
 
 class Pair:
@@ -125,16 +126,27 @@ def scheduler(pair, rounds):
     def reports(prompts, max_tokens=1):
         return pair.ours.call("scheduler_us", prompts=prompts, max_tokens=max_tokens)
 
-    def a_request(blocks):
-        prompts = pair.prompts(2 * rounds, blocks * 32 + 1)
-        return statistics.median(sum(us for us, _ in reports([one])) for one in prompts)
+    def a_request(blocks, at_once):
+        """(work, spinning), microseconds each."""
+        told = [reports(pair.prompts(at_once, blocks * 32 + 1)) for _ in range(rounds)]
+        return [statistics.median(sum(report[which] for report in one) / at_once for one in told)
+                for which in (0, 1)]
 
-    few, many = a_request(64), a_request(124)
-    yield Figure("scheduler a request", few, "us", value_limit=50,
-                 note="64 blocks, its steps included")
-    yield Figure("scheduler a further block", (many - few) * 1e3 / 60, "ns", value_limit=20,
-                 note="of 124 blocks against 64")
-    steps = [us / count for us, count in reports(pair.prompts(64, 40), 32 * rounds) if count][1:]
+    def told(what, blocks, at_once):
+        work, spun = a_request(blocks, at_once)
+        return Figure(f"scheduler a request{what}", work, "us", value_limit=50,
+                      note=f"{blocks} blocks, {at_once} at once, its steps included, beside "
+                           f"{spun:.0f} us of spinning")
+
+    yield told(", forward on its core", 64, 1)
+    pair.ours.call("skip_forward")
+    yield told("", 64, 1)
+    few, many = told(" of several", 64, AT_ONCE), a_request(124, AT_ONCE)[0]
+    yield few
+    yield Figure("scheduler a further block", (many - few.value) * 1e3 / 60, "ns", value_limit=20,
+                 note=f"of 124 blocks against 64, {AT_ONCE} at once")
+    steps = [us / count for us, _, count in reports(pair.prompts(64, 40), 32 * rounds)
+             if count][1:]
     yield Figure("scheduler a step", statistics.median(steps), "us", value_limit=20,
                  note=f"64 running requests, {len(steps)} reports of some steps each")
 

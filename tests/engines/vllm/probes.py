@@ -69,34 +69,52 @@ def timed_steps(host, prompts, max_tokens):
 
 
 def scheduler_us(host, prompts, max_tokens):
-    """All at once, step by step: (microseconds, steps) of each of the connector's own reports about
-    the scheduler's time in it. The clock under it is the thread's CPU time, so that another
-    process's turn counts for nothing."""
+    """All at once, step by step: (microseconds of work, of spinning, steps) of each of the
+    connector's own reports about the scheduler's time in it. The clock under it is the thread's CPU
+    time, so that another process's turn counts for nothing."""
     import time
-    import types
-    from kvsidecar.vllm import scheduler
-    recorder = host.scheduler.connector._scheduler.recorder
-    told, count = [], recorder.count
+    side = host.scheduler.connector._scheduler
+    told, count = [], side.recorder.count
 
     def count_and_look(name, amount=1):
         if name == "scheduler_ns":
-            told.append([amount / 1e3, 0])
+            told.append([amount / 1e3])
+        elif name == "scheduler_spin_ns":
+            told[-1].append(amount / 1e3)
         elif name == "scheduler_steps":
-            told[-1][1] = amount
+            told[-1].append(amount)
         count(name, amount)
 
-    clock, scheduler.time = scheduler.time, types.SimpleNamespace(
-        perf_counter_ns=time.thread_time_ns)
-    recorder.count = count_and_look
+    clock = side._clock
+    side._clock = side._lookups.clock = time.thread_time_ns
+    side.recorder.count = count_and_look
     try:
         host.add({f"s{i}": prompt for i, prompt in enumerate(prompts)},
                  {"max_tokens": max_tokens})
         while host.engine.has_unfinished_requests():
             host.engine.step()
     finally:
-        del recorder.count
-        scheduler.time = clock
+        del side.recorder.count
+        side._clock = side._lookups.clock = clock
     return told
+
+
+def _skip_forward(worker):
+    import torch
+    runner = worker.model_runner
+    width, dtype = worker.model_config.get_hidden_size(), worker.model_config.dtype
+
+    def forward(*_, input_ids, **__):
+        return torch.zeros(len(input_ids), width, dtype=dtype)
+
+    runner.model.forward = forward
+
+
+def skip_forward(host):
+    """From here on the model computes nothing: as on a GPU, the scheduler's core does no forward.
+    Outputs mean nothing any more."""
+    host.llm.collective_rpc(_skip_forward)
+    return True
 
 
 def record_events(host):
