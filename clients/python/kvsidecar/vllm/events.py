@@ -10,6 +10,7 @@ from math import gcd
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .identity import GroupSpace
+from .pages import Page
 from .settings import Settings
 
 MEDIUM = "CPU"  # of vLLM's words: the node's host memory
@@ -55,16 +56,27 @@ class Events:
         """After a reset: pages of before are nobody's to find, whatever comes is new."""
         self._told.clear()
 
-    def removed(self, group: int, block_hashes: Sequence[bytes]) -> None:
-        """Pages that turned out to be gone, by vLLM's hashes of them."""
-        if not self.active or not block_hashes or len(self._events) >= EVENTS_MAX:
+    def gone(self, request: Any, pages: Sequence[Page]) -> None:
+        """Pages of a request that couldn't be loaded. Whichever of them are merely late are told
+        again when they are stored again, which costs nothing where the daemon has them."""
+        if not self.active or not pages:
             return
-        for found in block_hashes:
+        keys = {group: {key for other, key in pages if other == group} for group, _ in pages}
+        for group, missed in keys.items():
+            # A key is a block hash, and under an adapter made of one.
+            hashes = [found for found in request.block_hashes if found in missed]
+            if hashes:
+                self._removed(group, hashes)
+
+    def _removed(self, group: int, hashes: Sequence[Any]) -> None:
+        for found in hashes:
             self._told.pop((group, found), None)
+        if len(self._events) >= EVENTS_MAX:
+            return
         from vllm.distributed.kv_events import BlockRemoved
         from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
         self._events.append(_made(BlockRemoved, dict(
-            block_hashes=[maybe_convert_block_hash(found) for found in block_hashes],
+            block_hashes=[maybe_convert_block_hash(found) for found in hashes],
             medium=MEDIUM, group_idx=group, locality="LOCAL")))
 
     def take(self) -> List[Any]:

@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 from .. import Fence, Layout, Op, Status
 from .metadata import Load
 from .metrics import Recorder
-from .pages import Pages
+from .pages import Page, Pages
 from .session import Session
 
 
@@ -32,7 +32,7 @@ class Ended(NamedTuple):
     """What one step has to tell."""
 
     requests: Set[str]
-    failed: Dict[str, List[bytes]]  # of those the requests that miss pages, with their keys
+    failed: Dict[str, List[Page]]  # of those the requests that miss pages, and which
     bad_blocks: Set[int]
 
 
@@ -104,24 +104,24 @@ class Loads:
         request_id = job.load.request_id
         ended.requests.add(request_id)
         stale = job.life != self._session.life
-        keys: List[bytes] = []
+        missed: List[Page] = []
         for op, pages in job.ops:
             items = self._counted(op, pages)
             for index, status in enumerate(items):
                 if status != Status.OK or stale:
                     ended.bad_blocks.add(pages.blocks[index])
                 if status != Status.OK:
-                    keys.append(_key(pages, index))
+                    missed.append(_page(pages, index))
         if job.unwanted or stale:
-            keys = []  # given up here: that says nothing about the pages
+            missed = []  # given up here: that says nothing about the pages
         for pages in job.failed:
             self._recorder.count_load(Status.UNAVAILABLE, len(pages.blocks))
             ended.bad_blocks.update(pages.blocks)
-            keys += [_key(pages, index) for index in range(len(pages.blocks))]
+            missed += [_page(pages, index) for index in range(len(pages.blocks))]
         self._recorder.observe("load_seconds", (time.monotonic_ns() - job.began_ns) * 1e-9)
-        if (keys or stale) and not job.unwanted:
+        if (missed or stale) and not job.unwanted:
             self._recorder.count("failed_loads")
-            ended.failed[request_id] = keys
+            ended.failed[request_id] = missed
 
     def _counted(self, op: Op, pages: Pages) -> bytes:
         """A status a page."""
@@ -138,5 +138,5 @@ class Loads:
         return items
 
 
-def _key(pages: Pages, index: int) -> bytes:
-    return pages.keys[index * pages.key_bytes:(index + 1) * pages.key_bytes]
+def _page(pages: Pages, index: int) -> Page:
+    return pages.group, pages.keys[index * pages.key_bytes:(index + 1) * pages.key_bytes]

@@ -10,7 +10,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata, KVConnectorWorkerMetadata)
 
 from .identity import GroupSpace
-from .pages import Pages
+from .pages import Page, Pages
 
 
 class Load(NamedTuple):
@@ -53,8 +53,8 @@ class StepReport(KVConnectorWorkerMetadata):
     # worker that stores, each once; `reports` counts them.
     stored: Dict[int, bytes] = field(default_factory=dict)
     reports: Dict[int, int] = field(default_factory=dict)
-    # Requests whose load failed, with the keys that did.
-    failed: Dict[str, List[bytes]] = field(default_factory=dict)
+    # Requests whose load failed, with the pages that did.
+    failed: Dict[str, List[Page]] = field(default_factory=dict)
     # Told once after a start: the namespaces as the workers know them.
     spaces: Optional[Tuple[GroupSpace, ...]] = None
     refused: bool = False  # told with them: the daemon serves none of this worker's memory
@@ -71,8 +71,8 @@ class StepReport(KVConnectorWorkerMetadata):
             mine = self.stored.get(ticket)
             self.stored[ticket] = flags if mine is None else joined(mine, flags)
             self.reports[ticket] = self.reports.get(ticket, 0) + other.reports[ticket]
-        for request_id, keys in other.failed.items():
-            self.failed.setdefault(request_id, []).extend(keys)
+        for request_id, pages in other.failed.items():
+            self.failed.setdefault(request_id, []).extend(pages)
         self.spaces = self.spaces or other.spaces
         self.refused |= other.refused
         if self.stale_in is None:

@@ -34,6 +34,7 @@ class Pages(NamedTuple):
     blocks: Sequence[int]  # one block number a key
 
 
+Page = Tuple[int, bytes]  # group and key
 NO_KEYS = Keys(b"", 0, 0)
 
 

@@ -239,9 +239,10 @@ class SchedulerSide:
             if report.stale_in == self._life and not self._clearing:
                 self._lookups.cleared_by_others = True
             for request_id, failed in report.failed.items():
-                self._lookups.forget_pages(failed)
+                self._lookups.forget_pages([key for _, key in failed])
                 if request_id in self._requests.tracks:
                     self._lookups.close_request(request_id)
+                    self._events.gone(self._requests.tracks[request_id].request, failed)
             if report.refused:  # said by the worker
                 self._can_load = self._can_store = False
             if report.spaces and report.spaces != self._spaces:

@@ -32,7 +32,9 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.worker.kv_connector_model_runner_mixin import KVConnectorModelRunnerMixin
 
+from kvsidecar.vllm.layout import expected_part_bytes
 from kvsidecar.vllm.stats import Stats
+from kvsidecar.vllm.worker import WorkerSide
 
 PAGE = 32
 TOKEN_BYTES = 32  # of one token in one layer
@@ -126,9 +128,12 @@ class Worker:
                                  f"block {blocks[at]}")
 
     def mark(self, group, layer):
-        """Layers hold different bytes, and ranks, but for latent vectors."""
-        spec = self.kv_config.kv_cache_groups[group].kv_cache_spec
-        rank = 0 if isinstance(spec, MLAAttentionSpec) else self.config.parallel_config.rank
+        """Layers hold different bytes, and ranks, but for latent vectors within a stage."""
+        spec, parallel = (self.kv_config.kv_cache_groups[group].kv_cache_spec,
+                          self.config.parallel_config)
+        rank = parallel.rank
+        if isinstance(spec, MLAAttentionSpec):
+            rank -= rank % parallel.tensor_parallel_size
         return numpy.uint8(1 + group * 16 + layer + 64 * rank)
 
     def step(self, output, compute):
@@ -173,16 +178,20 @@ class Rig:
 
     scheduler_class, ahead = Scheduler, False
 
-    def __init__(self, transfer, model, specs=None, blocks=64, ranks=1, policy="recompute",
-                 **flags):
+    def __init__(self, transfer, model, specs=None, blocks=64, ranks=1, stages=1,
+                 policy="recompute", **flags):
+        """ranks: tensor parallel, of each of so many pipeline stages."""
         self.specs = dict(specs or FULL)
+        self.ranks, self.stages = ranks, stages
         self.transfer = {"engine_id": str(uuid.uuid4()), "kv_load_failure_policy": policy,
                          **transfer}
-        self.configs = [self._configure(model, blocks, ranks, rank, flags)
-                        for rank in range(ranks)]
+        self.instance_id = str(uuid.uuid4())  # vLLM gives its configuration to all processes
+        self.configs = [self._configure(model, blocks, rank, flags)
+                        for rank in range(ranks * stages)]
         self.config = self.configs[0]
-        worker_kv, scheduler_kv = self._plan(blocks)
-        self.workers = [Worker(config, worker_kv) for config in self.configs]
+        workers_kv, scheduler_kv = self._plan(blocks)
+        with self._told_each_other(workers_kv):
+            self.workers = list(map(Worker, self.configs, workers_kv))
         block_size, hash_size = kv_cache_utils.resolve_kv_cache_block_sizes(
             scheduler_kv, self.config)
         hash_function = get_hash_fn_by_name(self.config.cache_config.prefix_caching_hash_algo)
@@ -193,7 +202,7 @@ class Rig:
             structured_output_manager=no_structure(), block_size=block_size,
             hash_block_size=hash_size)
         self.connector = self.scheduler.connector
-        self.aggregator = KVOutputAggregator.from_connector(self.connector, ranks)
+        self.aggregator = KVOutputAggregator.from_connector(self.connector, ranks * stages)
         self.tables, self.outputs, self.reasons = {}, {}, {}
         self.salts = {}
         self.asked = []  # (request, external tokens or None) of every ask
@@ -203,30 +212,54 @@ class Rig:
         self.stats = Stats()
         self.steps = 0
 
-    def _configure(self, model, blocks, ranks, rank, flags):
+    def _configure(self, model, blocks, rank, flags):
         flags = {**dict(max_model_len=512, max_num_seqs=8, max_num_batched_tokens=512), **flags}
         config = EngineArgs(
             model=model, skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
             block_size=PAGE, prefix_caching_hash_algo="sha256_cbor", async_scheduling=self.ahead,
             num_gpu_blocks_override=blocks, disable_hybrid_kv_cache_manager=False,
             kv_transfer_config=dict(self.transfer), **flags).create_engine_config()
-        config.parallel_config.tensor_parallel_size = ranks
-        config.parallel_config.world_size = ranks
+        config.parallel_config.tensor_parallel_size = self.ranks
+        config.parallel_config.pipeline_parallel_size = self.stages
+        config.parallel_config.world_size = self.ranks * self.stages
         config.parallel_config.rank = rank
         if hasattr(config.cache_config, "kv_cache_layout"):
             config.cache_config.kv_cache_layout = "LBHNC"
         config.cache_config.num_gpu_blocks = blocks
+        config.instance_id = self.instance_id
         return config
 
     def _plan(self, blocks):
-        planned, = kv_cache_utils.get_kv_cache_configs(self.config, [dict(self.specs)], [1 << 30])
-        assert planned.num_blocks == blocks
-        if hasattr(planned, "hash_block_size"):
-            sizes = kv_cache_utils.resolve_kv_cache_block_sizes(planned, self.config)
-            planned.hash_block_size = sizes[1]
-            planned.cache_hit_alignment_tokens = sizes[0]
-            planned.kv_cache_layout = "LBHNC"
-        return planned, kv_cache_utils.generate_scheduler_kv_cache_config([planned])
+        """(of each rank, the scheduler's). Layers are dealt out to the stages in turn."""
+        names = list(self.specs)
+        stage = [{name: self.specs[name] for name in names[which::self.stages]}
+                 for which in range(self.stages)]
+        found = kv_cache_utils.get_kv_cache_configs(
+            self.config, [stage[rank // self.ranks] for rank in range(len(self.configs))],
+            [1 << 30] * len(self.configs))
+        for planned in found:
+            assert planned.num_blocks == blocks
+            if hasattr(planned, "hash_block_size"):
+                sizes = kv_cache_utils.resolve_kv_cache_block_sizes(planned, self.config)
+                planned.hash_block_size = sizes[1]
+                planned.cache_hit_alignment_tokens = sizes[0]
+                planned.kv_cache_layout = "LBHNC"
+        return found, kv_cache_utils.generate_scheduler_kv_cache_config(found)
+
+    def _told_each_other(self, workers_kv):
+        """Stages tell each other the sizes of their parts at their start, in processes of their
+        own; here they have one."""
+        if self.stages == 1:
+            return contextlib.nullcontext()
+        sizes = {rank: tuple(expected_part_bytes(planned, group)
+                             for group in range(len(planned.kv_cache_groups)))
+                 for rank, planned in enumerate(workers_kv)}
+
+        def told(worker, mine):
+            assert tuple(mine) == sizes[worker.rank]
+            return sizes
+
+        return mock.patch.object(WorkerSide, "_all_ranks", told)
 
     def _watch(self):
         ask, allocated = (self.connector.get_num_new_matched_tokens,

@@ -7,9 +7,13 @@ Method: rig.py with a real daemon; the model's values are salted where weights a
 import types
 
 import pytest
+from vllm.config import KVEventsConfig
+from vllm.distributed.kv_events import BlockRemoved
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
 from rig import PAGE
-from scene import GROUPS, daemon, filled, make_rig, prompt, seed, settle, whole  # noqa: F401
+from scene import (GROUPS, daemon, filled, forget, make_rig, prompt, seed,  # noqa: F401
+                   settle, whole)
 
 
 def abort_while_loading(rig, daemon, one):
@@ -96,3 +100,16 @@ def test_a_request_that_waited_for_blocks_longer_than_its_lease_is_looked_up_ane
     assert rig.hits == whole(prompts)
     assert rig.counts()["lookup_late"] == 0
     rig.check_empty()
+
+
+def test_pages_that_a_load_misses_are_told_as_gone(make_rig, filled):
+    prompts = filled([prompt(1, 220)])
+    rig = make_rig(kv_events_config=KVEventsConfig(enable_kv_cache_events=True, publisher="null"))
+    told, take = [], rig.connector.take_events
+    rig.connector.take_events = lambda: told.extend(take()) or ()
+    rig.on_load.append(lambda request: forget(rig, "0", keep=2))
+    rig.generate(prompts)
+    gone = [found for event in told if isinstance(event, BlockRemoved)
+            for found in event.block_hashes]
+    hashes = rig.request("same", prompts[0]).block_hashes
+    assert gone == [maybe_convert_block_hash(found) for found in hashes[2:6]]

@@ -37,7 +37,7 @@ def test_nothing_is_said_unless_both_want_it(make_request, how, wanted, active):
     events = make(how, wanted)
     assert events.active is active
     events.stored(make_request(), 0, [0, 1])
-    events.removed(0, [b"1" * 32])
+    events.gone(make_request(), [(0, make_request().block_hashes[0])])
     assert bool(events.take()) is active
 
 
@@ -84,7 +84,7 @@ def test_a_page_is_told_once_until_it_is_gone_or_all_of_it_is(make_request):
 
     assert told([0, 1]) == hashes[:2]
     assert told([0, 1, 2]) == hashes[2:3]
-    events.removed(0, [request.block_hashes[1]])
+    events.gone(request, [(0, request.block_hashes[1])])
     events.take()
     assert told([0, 1, 2]) == hashes[1:2]
     events.forget()
@@ -120,7 +120,7 @@ def test_a_window_says_how_far_it_reaches(make_request):
 
 def test_a_page_that_is_gone_is_told(make_request):
     request, events = make_request(), make()
-    events.removed(0, request.block_hashes[:2])
+    events.gone(request, [(0, found) for found in request.block_hashes[:2]])
     told, = events.take()
     assert isinstance(told, BlockRemoved)
     assert (told.medium, told.block_hashes) == ("CPU", converted(request.block_hashes[:2]))
@@ -129,7 +129,7 @@ def test_a_page_that_is_gone_is_told(make_request):
 def test_events_travel_as_vllm_sends_them(make_request):
     request, events = make_request(), make()
     events.stored(request, 0, range(4))
-    events.removed(0, request.block_hashes[:1])
+    events.gone(request, [(0, request.block_hashes[0])])
     told = events.take()
     sent = msgspec.msgpack.encode(KVEventBatch(ts=1.0, events=told))
     assert msgspec.msgpack.decode(sent, type=KVEventBatch).events == told
@@ -140,5 +140,5 @@ def test_what_waits_to_be_told_is_bounded(make_request, monkeypatch):
     request, events = make_request(), make()
     for _ in range(10):
         events.stored(request, 0, [0])
-        events.removed(0, request.block_hashes[:1])
+        events.gone(request, [(0, request.block_hashes[0])])
     assert len(events.take()) == 3

@@ -11,7 +11,7 @@ kv_load_failure_policy = fail, which is refused at start (test_vllm_settings.py)
 import pytest
 
 import kvsidecar
-from rig import PAGE, WrongBytes, continuation
+from rig import FULL, LATENT, PAGE, WrongBytes, continuation
 from scene import (GROUPS, daemon, filled, forget, make_rig, prompt, seed, settle,  # noqa: F401
                    whole)
 
@@ -89,11 +89,11 @@ def test_what_is_loaded_goes_on_though_a_request_before_it_finds_no_blocks(make_
     lookups = rig.connector._scheduler._lookups
     matched, late = lookups.matched, ["0"]
 
-    def answer(request_id, *rest):
+    def answer(request_id, *rest, **more):
         if request_id in late:
             late.remove(request_id)
             return None  # the other one overtakes it
-        return matched(request_id, *rest)
+        return matched(request_id, *rest, **more)
 
     lookups.matched = answer
     rig.generate(prompts)
@@ -336,6 +336,28 @@ def test_ranks_store_and_load_their_own_parts(make_rig, filled, specs):
     assert rig.hits == whole(prompts)
     rig.check_empty()
     one = make_rig(specs=specs)  # another geometry shares nothing
+    one.generate(prompts)
+    assert one.hits == 0
+
+
+THREE = {f"full.{i}": spec for i, spec in enumerate([FULL["full.0"]] * 3)}
+
+
+@pytest.mark.parametrize("specs, ranks", [
+    *(pytest.param(*param.values, 1, id=param.id, marks=param.marks) for param in GROUPS),
+    pytest.param(THREE, 1, id="uneven"), pytest.param(LATENT, 2, id="latent")])
+def test_stages_store_and_load_their_own_layers(make_rig, filled, settle, specs, ranks):
+    """Pipeline parallel: the layers of a stage are a part of the page."""
+    shape = dict(specs=specs, ranks=ranks, stages=2)
+    prompts = filled([prompt(i, 150) for i in range(3)], **shape)
+    counters = settle()
+    assert counters["parts_put"] == counters["pages_completed"] > 0
+    rig = make_rig(**shape)
+    rig.generate([prompt(99, 40)], name="first")  # tells the scheduler what uneven stages hold
+    rig.generate(prompts)
+    assert rig.hits == whole(prompts)
+    rig.check_empty()
+    one = make_rig(specs=specs, ranks=ranks)  # another geometry shares nothing
     one.generate(prompts)
     assert one.hits == 0
 
