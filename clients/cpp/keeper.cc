@@ -84,7 +84,7 @@ bool Client::connect(Lock& lock) {
 // current one is let go when the daemon dies meanwhile.
 void Client::replay(Lock& lock, std::shared_ptr<Link> link) {
   if (!take_turn(lock, monotonic_ns() + kReplayNs)) return;
-  bool again = false;
+  replay_again_ = false;  // what comes while this goes on asks for another
   const auto make = [&](auto& objects, auto&& one) {
     std::vector<uint64_t> ids;
     for (const auto& [id, object] : objects)
@@ -95,7 +95,7 @@ void Client::replay(Lock& lock, std::shared_ptr<Link> link) {
       const Status status = one(found->second);
       if (status.ok()) continue;
       if (status.code() == Code::kUnavailable || status.code() == Code::kTimeout) {
-        again = true;
+        replay_again_ = true;
         continue;
       }
       found->second.refused = status;
@@ -109,7 +109,6 @@ void Client::replay(Lock& lock, std::shared_ptr<Link> link) {
        [&](LayoutObject& layout) { return make_layout(lock, layout, until()); });
   make(core_.objects.namespaces,
        [&](NamespaceObject& space) { return make_namespace(lock, space, until()); });
-  replay_again_ = again;
   end_turn();
   if (link->lost || stop_ || link->ready) return;
   link->ready = true;

@@ -18,6 +18,7 @@ import kvsidecar
 from kvsidecar import Place, Status
 from daemon import Daemon
 from scene import KEY_BYTES, PAGE_BYTES, Engine, fields, random_keys
+from waiting import eventually
 
 PATIENCE_S = 60
 
@@ -45,6 +46,19 @@ def test_a_key_that_was_never_put_is_a_miss_of_its_own(client):
     got = client.get(engine.namespace, keys, engine.layout, engine.to_blocks).result()
     assert got.ok and not got.all_ok  # served, and one of them isn't there
     assert got.ok and list(got.items) == [Status.OK, Status.OK, Status.MISS, Status.OK]
+
+
+def test_registrations_that_nobody_waits_for_are_all_made(client):
+    """Some come while the client makes those before."""
+    spaces = [client.attach(fields(pool=f"pool {i}"), timeout=1e-6) for i in range(300)]
+    eventually(lambda: all(space.generation for space in spaces), "all are attached")
+    memory = client.create_memory(PAGE_BYTES)
+    run = kvsidecar.Run(memory, 0, PAGE_BYTES, PAGE_BYTES)
+    layouts = [client.register_layout(1, [run], timeout=1e-6) for _ in range(300)]
+    keys = random_keys(1, 7)
+    for layout in layouts:
+        eventually(lambda: client.get(spaces[0], keys, layout, [0]).result().status == Status.OK,
+                   "the layout is registered")
 
 
 def test_a_second_put_of_a_page_exists(client):
