@@ -16,9 +16,9 @@ from fractions import Fraction
 
 import pytest
 
-from kvsidecar.vllm import fingerprint
-from kvsidecar.vllm.fingerprint import (canonical, digest_of, file_fingerprint, folder_fingerprint,
-                                        hub_commit, weights_of)
+from kvsidecar.plugin import fingerprint
+from kvsidecar.plugin.fingerprint import (canonical, digest_of, file_fingerprint,
+                                          folder_fingerprint, hub_commit, weights_of)
 from vllm_fakes import config
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -207,7 +207,7 @@ def test_an_object_without_a_text_counts_by_its_type():
 
 def test_processes_with_other_seeds_and_locales_make_the_same_text():
     program = ("import sys; sys.path[:0] = sys.argv[1:]\n"
-               "from kvsidecar.vllm.fingerprint import digest_of\n"
+               "from kvsidecar.plugin.fingerprint import digest_of\n"
                "print(digest_of({'b': {1, 2, 'x', 'y', 'z'}, 'a': [1.5, None, object()]}))")
     found = {subprocess.run(
         [sys.executable, "-c", program] + sys.path, check=True, capture_output=True, text=True,

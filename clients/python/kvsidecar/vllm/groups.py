@@ -11,8 +11,8 @@ from math import gcd
 from typing import Any, Iterable, Optional, Tuple
 
 from ..errors import Misuse
+from ..plugin.fingerprint import digest_of
 from ..status import Policy
-from .fingerprint import digest_of
 
 # The first class of a spec's line that is here decides.
 KINDS = {

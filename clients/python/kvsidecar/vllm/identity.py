@@ -17,8 +17,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..errors import Misuse
 from ..identity import Coordinate, NamespaceFields, Part
+from ..plugin.fingerprint import digest_of, folder_fingerprint, weights_of
 from ..status import Policy
-from .fingerprint import digest_of, folder_fingerprint, weights_of
 from .groups import Group, group_of, is_same_on_all_ranks
 from .settings import Settings, own_id
 

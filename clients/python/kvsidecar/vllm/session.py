@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import uuid
 from typing import Any, Dict, List, Optional, Sequence
 
-from .. import COORDINATOR, Client, LibraryNotFound, LogLevel, Namespace, OpenFailed
-from ..client import LEVELS
+from .. import COORDINATOR, Client, Namespace
 from ..identity import Coordinate
+from ..plugin.connection import group_uuid, open_client
 from .identity import GroupSpace
 from .metrics import Recorder
 from .settings import Settings
@@ -19,12 +18,6 @@ logger = logging.getLogger("vllm.kvsidecar")
 
 AT_ONCE_S = 1e-6  # of registering calls in a running engine: the client goes on by itself
 OPERATIONS_MAX = 65536
-_GROUPS = uuid.UUID("6f0c9b1e-2f0e-5b0b-8f57-6b7673696465")  # of uuids made from engine ids
-
-
-def group_uuid(engine_id: str) -> bytes:
-    """The 16 bytes by which the processes of one engine know each other."""
-    return uuid.uuid5(_GROUPS, engine_id).bytes
 
 
 class Session:
@@ -37,8 +30,6 @@ class Session:
         nonce: see use_nonce()."""
         self.settings = settings
         self.nonce = nonce
-        self.client: Optional[Client] = None
-        self._heard = ""
         self.namespaces: Dict[int, Namespace] = {}  # by group
         self._next: Dict[int, Namespace] = {}  # of the engine's next life
         self.life = 0
@@ -49,23 +40,9 @@ class Session:
         self._coordinates: Optional[Dict[int, Coordinate]] = None
         self._group_size = 0
         self._rank = COORDINATOR
-        try:
-            self.client = Client(
-                settings.socket, name=name, allow_disconnected=True, spin=0,
-                connect_timeout=settings.connect_timeout_s, operations_max=OPERATIONS_MAX,
-                log=self._hear)
-        except (OpenFailed, LibraryNotFound) as error:
-            logger.error("kvsidecar: %s. The engine serves without it.", error)
-            return
-        if not self.client.connected:
-            logger.warning("kvsidecar: no daemon takes this engine at %s (%s); the engine serves "
-                           "without it and attaches by itself as soon as one does",
-                           settings.socket or "the default socket", self._heard or "no answer")
-
-    def _hear(self, level: LogLevel, text: str) -> None:
-        """What the client says, from any thread."""
-        self._heard = text
-        logger.log(LEVELS.get(level, logging.ERROR), "kvsidecar: %s", text)
+        self.client: Optional[Client] = open_client(
+            settings.socket, name, settings.connect_timeout_s, logger, spin=0,
+            operations_max=OPERATIONS_MAX)
 
     @property
     def connected(self) -> bool:
@@ -89,6 +66,8 @@ class Session:
         self._coordinates = coordinates
         if timeout_s is None:
             timeout_s = self.settings.attach_timeout_s
+        _forget(self._next)  # of the groups as they were known before
+        self._next = {}
         self._use(self._made(self.detached, timeout_s))
 
     def _made(self, detached: int, timeout_s: float) -> Dict[int, Namespace]:
@@ -101,7 +80,7 @@ class Session:
                 fields = dataclasses.replace(fields, extra=tuple(fields.extra) + (
                     ("vllm reset", f"{self.nonce} {detached}"),))
             namespace = self.client.attach(
-                fields, group=group_uuid(self.settings.engine_id), group_size=self._group_size,
+                fields, group=group_uuid(self.settings.own_id), group_size=self._group_size,
                 rank=self._rank, coordinate=self._coordinates[space.group]
                 if self._coordinates is not None else None, detach=detached > 0, timeout=timeout_s)
             if not namespace.ok:

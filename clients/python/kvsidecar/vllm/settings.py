@@ -7,52 +7,13 @@ connector are accepted and ignored; HF3FS_KEYS says what does their work here.
 """
 from __future__ import annotations
 
-import difflib
-import json
-import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..errors import Misuse
+from ..plugin.settings import Choice, Key, Number, Switch, Text, read_keys, unknown
 
 WHERE = "kv_connector_extra_config"
-
-
-class Text(NamedTuple):
-    """A non-empty str."""
-
-    default: Optional[str]
-    help: str
-
-
-class Choice(NamedTuple):
-    """One of a few words; `refused`: words that are known but can't be had, with the reason."""
-
-    default: str
-    words: Tuple[str, ...]
-    help: str
-    refused: Mapping[str, str] = {}
-
-
-class Switch(NamedTuple):
-    """true or false."""
-
-    default: bool
-    help: str
-
-
-class Number(NamedTuple):
-    """An int, or a float unless `whole`; scale turns it into the setting's unit."""
-
-    default: float
-    least: float
-    most: float
-    help: str
-    whole: bool = False
-    scale: float = 1
-
-
-Key = Union[Text, Choice, Switch, Number]
 
 # Key: (setting, how it is read). Units stand last in a key's name; settings are in seconds.
 KEYS: Dict[str, Tuple[str, Key]] = {
@@ -143,8 +104,7 @@ class Settings:
         given = transfer.kv_connector_extra_config
         if not isinstance(given, Mapping):
             raise Misuse(f"{WHERE} is {given!r}; give a JSON object of keys and values")
-        values = {setting: _read(name, key, given[name]) if name in given else _default(key)
-                  for name, (setting, key) in KEYS.items()}
+        values = read_keys(WHERE, KEYS, given)
         return cls(engine_id=str(transfer.engine_id), own_id=own_id(vllm_config),
                    stores=role != "kv_consumer", loads=loads, hints=tuple(_hints(given)), **values)
 
@@ -170,51 +130,5 @@ def _hints(given: Mapping[str, Any]) -> List[str]:
             hints.append(f"{WHERE}: {name} is a key of the HF3FS connector and has no effect; "
                          f"what replaces it: {HF3FS_KEYS[name]}")
         elif name not in KEYS:
-            near = difflib.get_close_matches(str(name), KEYS, 1, 0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(KEYS))}"
-            raise Misuse(f"{WHERE}: {name} = {_show(given[name])} isn't a key of kvsidecar; "
-                         f"{remedy}")
+            raise unknown(WHERE, KEYS, name, given[name])
     return hints
-
-
-def _default(key: Key) -> Any:
-    return _scaled(key.default, key) if isinstance(key, Number) else key.default
-
-
-def _scaled(value: float, key: Number) -> Union[int, float]:
-    return int(value) if key.whole else float(value) * key.scale
-
-
-def _show(value: Any) -> str:
-    """As it stood in the JSON, cut where it is long."""
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError):
-        text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _read(name: str, key: Key, value: Any) -> Any:
-    def refuse(remedy: str) -> Misuse:
-        return Misuse(f"{WHERE}: {name} is {_show(value)}; {remedy}")
-
-    if isinstance(key, Text):
-        if not isinstance(value, str) or not value or "\0" in value:
-            raise refuse("give a text that isn't empty, or leave the key out")
-        return value
-    if isinstance(key, Choice):
-        if isinstance(value, str) and value in key.refused:
-            raise refuse(f"{key.refused[value]}; set it to {' or '.join(key.words)}")
-        if not isinstance(value, str) or value not in key.words:
-            raise refuse(f"set it to {' or '.join(key.words)}")
-        return value
-    if isinstance(key, Switch):
-        if not isinstance(value, bool):
-            raise refuse("set it to true or false")
-        return value
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (whole or (isinstance(value, float) and not key.whole and math.isfinite(value))):
-        raise refuse("give a whole number" if key.whole else "give a number")
-    if not key.least <= value <= key.most:
-        raise refuse(f"it must be {key.least:g} to {key.most:g}")
-    return _scaled(value, key)

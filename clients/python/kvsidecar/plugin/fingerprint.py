@@ -2,7 +2,7 @@
 """Which weights a name stands for: a hub snapshot's commit, else a fingerprint of a folder's files.
 
 Also the canonical text of configuration values that goes into namespaces: equal in every process
-for equal values, never an address or a hash seed. Needs no vLLM.
+for equal values, never an address or a hash seed. Needs no engine.
 """
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class Weights(NamedTuple):
 
 
 def weights_of(model_config: Any, load_config: Any, own_id: str) -> Weights:
-    """Of one of vLLM's ModelConfigs (the target's or a draft's). Reads files; asks no network."""
+    """Of a model_config with the names of vLLM's ModelConfig (model; where there are any revision,
+    hf_config, hf_config_path, model_weights), the target's or a draft's, and a load_config with its
+    load_format. own_id: of this start of the engine. Reads files; asks no network."""
     path = str(model_config.model)
     snapshot = _SNAPSHOT.search(path)
     name = snapshot.group(1).replace("--", "/") if snapshot else path
