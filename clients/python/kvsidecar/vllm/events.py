@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from .adapters import fold
 from .identity import GroupSpace
 from .pages import Page
 from .settings import Settings
@@ -56,15 +57,15 @@ class Events:
         """After a reset: pages of before are nobody's to find, whatever comes is new."""
         self._told.clear()
 
-    def gone(self, request: Any, pages: Sequence[Page]) -> None:
+    def gone(self, request: Any, pages: Sequence[Page], content_id: bytes = b"") -> None:
         """Pages of a request that couldn't be loaded. Whichever of them are merely late are told
         again when they are stored again, which costs nothing where the daemon has them."""
         if not self.active or not pages:
             return
         keys = {group: {key for other, key in pages if other == group} for group, _ in pages}
         for group, missed in keys.items():
-            # A key is a block hash, and under an adapter made of one.
-            hashes = [found for found in request.block_hashes if found in missed]
+            hashes = [found for found, key in zip(
+                request.block_hashes, fold(request.block_hashes, content_id)) if key in missed]
             if hashes:
                 self._removed(group, hashes)
 

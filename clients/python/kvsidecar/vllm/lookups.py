@@ -35,17 +35,22 @@ class Hit(NamedTuple):
 class Ask:
     """One request's questions."""
 
-    __slots__ = ("scout", "held", "first_ns", "closed", "was_none", "local", "tokens", "leases")
+    __slots__ = ("scout", "held", "first_ns", "counted", "told", "missed_ns", "missed_at",
+                 "closed", "was_none", "local", "tokens", "leases", "holding")
 
     def __init__(self) -> None:
         self.scout: Optional[Question] = None
         self.held: Optional[Question] = None
-        self.first_ns = 0  # of the scheduler's first ask
+        self.first_ns = 0  # of the scheduler's first ask about the question
+        self.counted = False
+        self.told = False  # an answer: the next question has time of its own
+        self.missed_ns = self.missed_at = 0  # when, and behind how many tokens, nothing was there
         self.closed = False  # the answer is 0 from here on
         self.was_none = False
         self.local = 0  # what the scheduler was told last
         self.tokens = 0
         self.leases: List[int] = []
+        self.holding = False  # a lease was asked for; counted until it is let go or taken
 
 
 class Lookups:
@@ -100,8 +105,9 @@ class Lookups:
         ask = self._asks.get(request_id)
         if ask is None:
             ask = self._asks[request_id] = Ask()
-        if ask.first_ns == 0:
-            ask.first_ns = now
+        ask.first_ns = ask.first_ns or now
+        if not ask.counted:
+            ask.counted = True
             self._recorder.count("lookups")
         if ask.closed or limit <= local:
             return self._told(ask, local, 0)
@@ -126,11 +132,11 @@ class Lookups:
         """For a request that can't be looked up yet: whether its deadline is still to come."""
         ask = self._asks.setdefault(request_id, Ask())
         now = time.monotonic_ns()
-        ask.first_ns = ask.first_ns or now
+        ask.first_ns, ask.told = ask.first_ns or now, True
         return now - ask.first_ns < self._settings.lookup_deadline_s * 1e9
 
     def _told(self, ask: Ask, local: int, tokens: int) -> int:
-        ask.local, ask.tokens = local, tokens
+        ask.local, ask.tokens, ask.told = local, tokens, True
         if tokens == 0:
             self._let_go(ask)
         return tokens
@@ -143,8 +149,6 @@ class Lookups:
                 held.local > local or (held.leased and now >= self._lease_limit(held))):
             self._let_go(ask)  # asked about less, or too old to be relied on
             held = None
-            if ask.tokens:  # its answer was told: another question, with time of its own
-                ask.first_ns, ask.tokens = now, 0
         if held is None:
             scout = ask.scout
             if scout is not None and now - scout.sent_ns < STALE_NS:
@@ -155,19 +159,30 @@ class Lookups:
                     return 0
                 if not scout.tokens(self._geometry, local, limit) and not scout.promising(local):
                     return 0
+            if now - ask.missed_ns < STALE_NS and ask.missed_at <= local:
+                return 0
+            if ask.told:  # another question, with time of its own
+                ask.first_ns, ask.told = now, False
             lease_s = self._settings.lease_s if self._leases < self._settings.leases_max else 0.0
             held = ask.held = self._question(keys, local, lease_s)
             if held is None:
                 return 0
+            ask.holding = held.leased
+            self._leases += ask.holding
         if not self._look(held, now + spin_ns):
             return None
         if not ask.leases:
             ask.leases = held.leases
-            self._leases += bool(ask.leases)
         if not self._noted(held):
             ask.closed = True
             return 0
-        return self._without_failed(keys, held.tokens(self._geometry, local, limit), local)
+        tokens = held.tokens(self._geometry, local, limit)
+        cut = self._without_failed(keys, tokens, local)
+        if cut < tokens:
+            cut = held.tokens(self._geometry, local, cut)
+        if not cut:
+            ask.missed_ns, ask.missed_at = now, held.local
+        return cut
 
     def _look(self, question: Question, until_ns: int) -> bool:
         """Whether it has finished; the first look may spin."""
@@ -186,6 +201,9 @@ class Lookups:
 
     def _noted(self, question: Question) -> bool:
         """Of a finished question: whether the daemon has answered it."""
+        if question.noted:
+            return question.answered
+        question.noted = True
         if question.answered:
             self._silent = False
             if question.pieces:
@@ -206,7 +224,9 @@ class Lookups:
         if not self._failed or tokens <= local:
             return tokens
         now = time.monotonic_ns()
-        for size, known in keys.items():
+        while self._failed and self._failed[next(iter(self._failed))] <= now:
+            del self._failed[next(iter(self._failed))]  # the oldest stand first
+        for size, known in keys.items() if self._failed else ():
             for page in range(local // size, tokens // size):
                 until = self._failed.get(known.one(page))
                 if until is not None and now < until:
@@ -238,7 +258,7 @@ class Lookups:
         for place, count in hit.places.items():
             if count:
                 self._recorder.count(f"hit_tokens_{place}", count)
-        self._leases -= bool(ask.leases)
+        self._leases -= ask.holding
         return hit
 
     def known_present(self, request_id: str, size: int) -> Optional[int]:
@@ -266,27 +286,30 @@ class Lookups:
         for ask in self._asks.values():
             self._give_up(ask)
             ask.closed = False
-            ask.scout = None
+            ask.told = True
+            ask.scout, ask.missed_ns = None, 0
         self._failed.clear()
         self.cleared_by_others = False
 
     def _give_up(self, ask: Ask) -> None:
         ask.closed = True
-        if ask.held is not None and ask.held.leased and not ask.held.finished and \
-                len(self._late) < UNFINISHED_MAX:
-            self._late.append(ask.held)  # its answer may bring a lease
+        # An answer that is still to come may bring a lease, and ends the silence.
+        if ask.held is not None and not ask.held.finished and len(self._late) < UNFINISHED_MAX:
+            self._late.append(ask.held)
             ask.held = None
+        if ask.scout is not None and not ask.scout.finished and len(self._late) < UNFINISHED_MAX:
+            self._late.append(ask.scout)
+            ask.scout = None
         self._let_go(ask)
 
     def _let_go(self, ask: Ask) -> None:
         """Releases what the request holds in the daemon."""
         if ask.held is not None and not ask.leases and ask.held.finished:
             ask.leases = ask.held.leases
-            self._leases += bool(ask.leases)
         if ask.leases:
-            self._leases -= 1
             self.release(tuple(ask.leases))
-        ask.leases, ask.held = [], None
+        self._leases -= ask.holding
+        ask.leases, ask.held, ask.holding = [], None, False
 
     def release(self, leases: Tuple[int, ...]) -> None:
         client = self._session.client

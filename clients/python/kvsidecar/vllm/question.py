@@ -21,7 +21,7 @@ class Piece(NamedTuple):
 class Question:
     """Sent on construction. Nothing in it waits."""
 
-    __slots__ = ("local", "leased", "sent_ns", "lease_end_ns", "spun", "pieces")
+    __slots__ = ("local", "leased", "sent_ns", "lease_end_ns", "spun", "noted", "pieces")
 
     def __init__(self, prepared: Dict[int, PreparedLookup], keys: Dict[int, Keys], local: int,
                  lease_s: float) -> None:
@@ -31,7 +31,7 @@ class Question:
         self.leased = lease_s > 0
         self.sent_ns = time.monotonic_ns()
         self.lease_end_ns = self.sent_ns + int(lease_s * 1e9)
-        self.spun = False
+        self.spun = self.noted = False
         self.pieces: List[Piece] = []
         for size, lookup in prepared.items():
             known, first = keys[size], local // size

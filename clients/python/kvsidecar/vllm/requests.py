@@ -74,11 +74,11 @@ class Requests:
         hashes = track.request.block_hashes
         # A streaming session takes its last token back: as many hashes, but others.
         known = (len(hashes), hashes[-1] if hashes else None)
-        if track.keys_hashes == known:
-            return USABLE, track.keys
         state, content_id = self.content_id(track)
         if state != USABLE or content_id is None:
             return state, {}
+        if track.keys_hashes == known:
+            return USABLE, track.keys
         tokens = self.geometry.usable_tokens(track.request.num_tokens, len(hashes))
         track.keys = {size: self.geometry.keys(hashes, size, content_id, tokens)
                       for size in self.geometry.by_size}

@@ -50,6 +50,9 @@ class SchedulerSide:
                               self._geometry.hash_block_size)
         self._tickets = Tickets(spaces, self._events)
         self._loads: List[Load] = []
+        self._still = False  # the last step computed nothing
+        # Data parallel replicas step together: others may wait for this one.
+        self._alone = getattr(vllm_config.parallel_config, "data_parallel_size", 1) == 1
         self._returned: Set[str] = set()  # requests that wait for a step though their load is over
         self._life = self._detached = self._cleared = 0
         self._clearing: List[Any] = []
@@ -102,11 +105,11 @@ class SchedulerSide:
 
     def _matched(self, request: Any, local: int) -> Optional[int]:
         track = self._requests.add(request)
-        track.local = local
+        track.local, track.places = local, {}
         # A scheduler that finds no blocks for a request looks at none behind it: what is loaded
         # there, holding the blocks, must be let on first, or nobody would ever go on.
         self._returned.discard(request.request_id)
-        if self._returned:
+        if self._returned and self._still and not self._era.lets_loaded_on_first:
             self.recorder.count("lookup_nones")
             return None
         if not self._can_load or self._clearing or skips_prefix(request):
@@ -118,7 +121,7 @@ class SchedulerSide:
         if local % self._geometry.alignment:
             return 0  # vLLM's own hit ends inside a page of some group: nothing fits behind it
         return self._lookups.matched(request.request_id, keys, local, limit - self._held_back,
-                                     alone=len(self._requests.tracks) == 1)
+                                     alone=self._alone and len(self._requests.tracks) == 1)
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
         began = self._clock()
@@ -186,9 +189,11 @@ class SchedulerSide:
         if self._requests.fresh:
             self._requests.start(output)
         meta.touched = self._requests.touched(output) + self._era.copied_blocks(output)
-        if self._can_store and not self._clearing and not self._doubtful(output):
+        doubtful = self._doubtful(output)
+        if self._can_store and not self._clearing and not doubtful:
             meta.stores = self._stores(output, meta.touched)
         self._requests.end_step()
+        self._still = not output.num_scheduled_tokens
         self._steps += 1
         self._spent_ns += self._clock() - began
         if self._steps >= STEPS_A_REPORT or output.finished_req_ids:
@@ -242,7 +247,9 @@ class SchedulerSide:
                 self._lookups.forget_pages([key for _, key in failed])
                 if request_id in self._requests.tracks:
                     self._lookups.close_request(request_id)
-                    self._events.gone(self._requests.tracks[request_id].request, failed)
+                    track = self._requests.tracks[request_id]
+                    self._events.gone(track.request, failed,
+                                      self._requests.content_id(track)[1] or b"")
             if report.refused:  # said by the worker
                 self._can_load = self._can_store = False
             if report.spaces and report.spaces != self._spaces:
@@ -282,7 +289,8 @@ class SchedulerSide:
         self._forget_all(in_use)
         client = self.session.client
         # Namespaces of its own are used again: clearing them gives their pages' space back.
-        if (how == "clear" or self._detached) and client is not None and client.connected:
+        if (how == "clear" or self._detached) and client is not None and client.connected and \
+                self.session.namespaces:
             self._clearing = [client.clear(namespace)
                               for namespace in self.session.namespaces.values()]
         else:

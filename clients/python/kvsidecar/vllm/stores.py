@@ -41,6 +41,7 @@ class Stores:
         self._recorder = recorder
         self._puts: Dict[int, Put] = {}  # by operation
         self._told: Dict[int, bytes] = {}
+        self._ended: List[int] = []  # operations that give_up() has seen ended
         # The engine's life in which a store found that somebody else has cleared the namespace.
         self.stale_in: Optional[int] = None
 
@@ -93,7 +94,11 @@ class Stores:
             return
         touched = set(blocks)
         for put in self._puts.values():
-            if not touched.isdisjoint(put.blocks) and not put.op.finished:
+            if touched.isdisjoint(put.blocks):
+                continue
+            if put.op.finished:
+                self._ended.append(put.op.id)
+            else:
                 put.op.revoke([index for index, block in enumerate(put.blocks)
                                if block in touched])
 
@@ -108,7 +113,8 @@ class Stores:
         client = self._session.client
         if not self._puts or client is None:
             return
-        ended = [event.op.id for event in client.poll()]
+        ended = [event.op.id for event in client.poll()] + self._ended
+        self._ended = []
         oldest = next(iter(self._puts))
         if self._puts[oldest].op.finished:
             ended.append(oldest)

@@ -6,7 +6,8 @@ import random
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
-from rig import CHAIN, Rig, continuation, next_token
+from rig import Rig
+from tokens import CHAIN, continuation, next_token
 
 BATCHES = 2  # of vLLM's queue
 GUESSES = 3

@@ -9,7 +9,6 @@ or aborted in whatever order: a wrong byte is seen at once, by the request that 
 import collections
 import contextlib
 import copy
-import hashlib
 import pickle
 import uuid
 from unittest import mock
@@ -35,9 +34,9 @@ from vllm.v1.worker.kv_connector_model_runner_mixin import KVConnectorModelRunne
 from kvsidecar.vllm.layout import expected_part_bytes
 from kvsidecar.vllm.stats import Stats
 from kvsidecar.vllm.worker import WorkerSide
+from tokens import CHAIN, TOKEN_BYTES, continuation, next_token
 
 PAGE = 32
-TOKEN_BYTES = 32  # of one token in one layer
 WINDOW = 64
 SPEC = dict(block_size=PAGE, num_kv_heads=1, head_size=4, dtype=torch.float32)
 FULL = {f"full.{i}": FullAttentionSpec(**SPEC) for i in range(2)}
@@ -49,43 +48,6 @@ STEPS_MAX = 20_000
 
 class WrongBytes(AssertionError):
     """The engine would have computed from bytes that aren't its request's."""
-
-
-class Chain:
-    """Hashes of prefixes, each made once."""
-
-    def __init__(self):
-        self._next = {}
-
-    def extend(self, parent, token):
-        found = self._next.get((parent, token))
-        if found is None:
-            text = parent + token.to_bytes(4, "little")
-            found = self._next[parent, token] = hashlib.blake2b(
-                text, digest_size=TOKEN_BYTES).digest()
-        return found
-
-    def of(self, tokens, salt=b""):
-        hashes, last = [], salt
-        for token in tokens:
-            last = self.extend(last, token)
-            hashes.append(last)
-        return hashes
-
-
-CHAIN = Chain()
-
-
-def continuation(tokens, count, salt=b""):
-    """What the model says after these tokens."""
-    tokens = list(tokens)
-    for _ in range(count):
-        tokens.append(next_token(CHAIN.of(tokens, salt)[-1]))
-    return tokens[-count:]
-
-
-def next_token(digest):
-    return 3 + int.from_bytes(digest[:4], "little") % 500
 
 
 class Worker:

@@ -11,6 +11,7 @@ from vllm.config import KVEventsConfig
 from vllm.distributed.kv_events import BlockRemoved
 from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
+from kvsidecar.vllm.stores import Stores
 from rig import PAGE
 from scene import (GROUPS, daemon, filled, forget, make_rig, prompt, seed,  # noqa: F401
                    settle, whole)
@@ -113,3 +114,25 @@ def test_pages_that_a_load_misses_are_told_as_gone(make_rig, filled):
             for found in event.block_hashes]
     hashes = rig.request("same", prompts[0]).block_hashes
     assert gone == [maybe_convert_block_hash(found) for found in hashes[2:6]]
+
+
+def test_all_stores_that_have_ended_are_settled(make_rig, settle, daemon, monkeypatch):
+    """Also those that a later step has seen ended when it took their blocks."""
+    start = Stores.start
+    monkeypatch.setattr(Stores, "start", lambda self, stores, after: [
+        start(self, [store], after) for store in stores])  # an operation each
+    rig = make_rig()
+    stores = rig.workers[0].connector._worker._stores
+    rig.connector._scheduler._can_load = False
+    for i in range(3):
+        rig.add(str(i), prompt(i, 2 * PAGE + 1), 1)
+    daemon.pause()
+    rig.step()
+    daemon.resume()
+    puts = list(stores._puts.values())
+    assert len(puts) == 3
+    settle()
+    stores.give_up([block for put in puts for block in put.blocks])
+    stores.settle()
+    assert len(stores) == 0
+    rig.run()

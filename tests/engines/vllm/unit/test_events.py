@@ -13,6 +13,7 @@ from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
 from kvsidecar.vllm import events as events_module
+from kvsidecar.vllm.adapters import fold
 from kvsidecar.vllm.events import Events
 from vllm_fakes import (FullAttentionSpec, MambaSpec, SlidingWindowSpec, cache, config, engine,
                         group, settings, spaces)
@@ -124,6 +125,17 @@ def test_a_page_that_is_gone_is_told(make_request):
     told, = events.take()
     assert isinstance(told, BlockRemoved)
     assert (told.medium, told.block_hashes) == ("CPU", converted(request.block_hashes[:2]))
+
+
+def test_a_page_of_an_adapter_that_is_gone_is_told(make_request):
+    request, events = make_request(lora_request=LoRARequest("adapter", 3, "/nowhere")), make()
+    events.stored(request, 0, [0, 1])
+    events.take()
+    content_id = b"c" * 16
+    keys = fold(request.block_hashes[:2], content_id)  # by which they are loaded
+    events.gone(request, [(0, key) for key in keys], content_id)
+    told, = events.take()
+    assert told.block_hashes == converted(request.block_hashes[:2])
 
 
 def test_events_travel_as_vllm_sends_them(make_request):

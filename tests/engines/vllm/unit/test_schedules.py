@@ -11,9 +11,10 @@ kv_load_failure_policy = fail, which is refused at start (test_vllm_settings.py)
 import pytest
 
 import kvsidecar
-from rig import FULL, LATENT, PAGE, WrongBytes, continuation
+from rig import PAGE, WrongBytes
 from scene import (GROUPS, daemon, filled, forget, make_rig, prompt, seed, settle,  # noqa: F401
                    whole)
+from tokens import continuation
 
 
 @pytest.mark.parametrize("specs", GROUPS)
@@ -336,28 +337,6 @@ def test_ranks_store_and_load_their_own_parts(make_rig, filled, specs):
     assert rig.hits == whole(prompts)
     rig.check_empty()
     one = make_rig(specs=specs)  # another geometry shares nothing
-    one.generate(prompts)
-    assert one.hits == 0
-
-
-THREE = {f"full.{i}": spec for i, spec in enumerate([FULL["full.0"]] * 3)}
-
-
-@pytest.mark.parametrize("specs, ranks", [
-    *(pytest.param(*param.values, 1, id=param.id, marks=param.marks) for param in GROUPS),
-    pytest.param(THREE, 1, id="uneven"), pytest.param(LATENT, 2, id="latent")])
-def test_stages_store_and_load_their_own_layers(make_rig, filled, settle, specs, ranks):
-    """Pipeline parallel: the layers of a stage are a part of the page."""
-    shape = dict(specs=specs, ranks=ranks, stages=2)
-    prompts = filled([prompt(i, 150) for i in range(3)], **shape)
-    counters = settle()
-    assert counters["parts_put"] == counters["pages_completed"] > 0
-    rig = make_rig(**shape)
-    rig.generate([prompt(99, 40)], name="first")  # tells the scheduler what uneven stages hold
-    rig.generate(prompts)
-    assert rig.hits == whole(prompts)
-    rig.check_empty()
-    one = make_rig(specs=specs, ranks=ranks)  # another geometry shares nothing
     one.generate(prompts)
     assert one.hits == 0
 

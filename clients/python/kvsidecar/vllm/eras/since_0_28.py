@@ -10,6 +10,7 @@ from vllm.v1.core.kv_cache_utils import resolve_kv_cache_block_sizes
 from ..identity import GroupSpace
 
 loads_several_groups = False
+lets_loaded_on_first = False
 keeps_memory_in_sleep = False
 
 

@@ -13,6 +13,7 @@ __all__ = ["BlockTables", "boundary_states", "copied_blocks", "hash_block_size",
            "hit_sources", "keeps_memory_in_sleep", "loads_in_forward", "loads_several_groups"]
 
 loads_several_groups = True
+lets_loaded_on_first = False
 keeps_memory_in_sleep = False
 
 

@@ -13,6 +13,7 @@ __all__ = ["BlockTables", "boundary_states", "copied_blocks", "hash_block_size",
            "hit_sources", "keeps_memory_in_sleep", "loads_in_forward", "loads_several_groups"]
 
 keeps_memory_in_sleep = False
+lets_loaded_on_first = True
 
 _SOURCES = {"host": CacheHitSource.HOST, "store": CacheHitSource.DISK,
             "remote": CacheHitSource.P2P}

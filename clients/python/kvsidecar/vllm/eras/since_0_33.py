@@ -9,3 +9,4 @@ __all__ = ["BlockTables", "boundary_states", "copied_blocks", "hash_block_size",
            "hit_sources", "keeps_memory_in_sleep", "loads_in_forward", "loads_several_groups"]
 
 keeps_memory_in_sleep = True
+lets_loaded_on_first = True
