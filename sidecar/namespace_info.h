@@ -20,8 +20,9 @@ struct NamespaceInfo {
   bool lasting = true;                 // false: no other session or epoch can name it
   // Conductor only.
   uint64_t generation = 1;
-  bool saved = false;  // the state directory has this generation
-  uint64_t pages = 0;  // entries of the index, of all generations
+  bool saved = false;           // the state directory has this generation
+  uint64_t pages = 0;           // entries of the index, of all generations
+  uint64_t own_generation = 0;  // highest one that has had a page which wasn't imported; 0: none
   uint32_t account = kNobody;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands of `kvsidecar`, one source each. Each asks or acts, prints to stdout and gives the
 // exit code: 0; 1 when the daemon can't be reached or refuses; 2 when an argument is wrong. Main
-// thread only. `replay` and `bench` have headers of their own.
+// thread only. `replay`, `bench` and `import-hf3fs` have headers of their own.
 #pragma once
 #include <string>
 

@@ -8,6 +8,7 @@
 
 #include "clients/cli/bench/bench.h"
 #include "clients/cli/commands.h"
+#include "clients/cli/import/import.h"
 #include "clients/cli/print.h"
 #include "clients/cli/replay/replay.h"
 
@@ -25,6 +26,7 @@ struct Options {
   DoctorOptions doctor{"/etc/kvsidecar/kvsidecar.toml", ""};
   ReplayOptions replay;
   BenchOptions bench;
+  ImportOptions import_hf3fs;
 };
 
 void add_common(CLI::App& app, Target& target) {
@@ -81,6 +83,27 @@ void add_acts(CLI::App& app, Options& o, std::function<int()>& chosen) {
       app, o, "drain", "let the daemon finish what runs and take no new work",
       [&o] { return run_drain(o.target, o.drain); }, chosen)
       .add_flag("--wait", o.drain.wait, "until nothing runs and nothing waits to be written");
+}
+
+void add_import(CLI::App& app, Options& o, std::function<int()>& chosen) {
+  CLI::App& command = add(
+      app, o, "import-hf3fs", "bring the pages of a stopped SGLang HF3FS backend in",
+      [&o] { return run_import_hf3fs(o.target, o.import_hf3fs); }, chosen);
+  ImportOptions& i = o.import_hf3fs;
+  command.add_option("--metadata", i.metadata, "what its metadata server has saved, JSON")
+      ->required();
+  command.add_option("--data", i.data, "its data files: PATH, or RANK:POOL=PATH")->required();
+  command
+      .add_option("--namespace", i.name_spaces,
+                  "where to, one for each pool (32 hex digits, as `ls` shows them)")
+      ->required();
+  command.add_option("--server", i.server, "where the metadata server ran; it must be stopped");
+  command.add_flag("--accept-stale", i.accept_stale,
+                   "also data that is newer than its metadata: pages may be wrong");
+  command.add_flag("--accept-size", i.accept_size,
+                   "also data of another size than its metadata counts: pages may be wrong");
+  command.add_flag("--beside", i.beside,
+                   "also into a generation that holds engines' pages: one clear removes both");
 }
 
 void add_replay(CLI::App& app, Options& o, std::function<int()>& chosen) {
@@ -142,6 +165,7 @@ int main(int argc, char** argv) {
   add_questions(app, options, chosen);
   add_acts(app, options, chosen);
   add_replay(app, options, chosen);
+  add_import(app, options, chosen);
   add_bench(app, options, chosen);
   try {
     app.parse(argc, argv);

@@ -13,10 +13,11 @@ namespace {
 using Json = nlohmann::json;
 
 // Have columns of their own, or aren't part of what a namespace is.
-const std::set<std::string> kShown = {"namespace",  "generation", "model",     "revision",
-                                      "pool",       "dtype",      "adapter",   "tokens_per_page",
-                                      "page_bytes", "parts",      "pages_host"};
-const std::set<std::string> kNoIdentity = {"namespace", "generation", "pages_host"};
+const std::set<std::string> kShown = {
+    "namespace",       "generation", "model", "revision",   "pool",     "dtype",        "adapter",
+    "tokens_per_page", "page_bytes", "parts", "pages_host", "identity", "has_own_pages"};
+const std::set<std::string> kNoIdentity = {"namespace", "generation", "pages_host", "identity",
+                                           "has_own_pages"};
 
 bool same_model(const Json& a, const Json& b) {
   return a.value("model", "") == b.value("model", "");

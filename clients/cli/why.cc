@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clients/cli/commands.h"
+#include "clients/cli/import/imported_page.h"
 #include "clients/cli/print.h"
 
 namespace kvsidecar {
@@ -30,8 +31,26 @@ std::string answer_text(const Json& answer) {
       line_text("  in the store", answer.value("write_queued", false) ? "its write is queued"
                                                                       : yes_no(answer, "stored"));
   out += line_text("  checked", yes_no(answer, "verified"));
+  if (answer.value("imported", false)) {
+    const std::string origin = answer.value("origin", "");
+    out += line_text("  imported", origin.empty() ? "yes" : origin);
+  }
   out += line_text("  held by", std::to_string(answer.value("pins", 0ull)));
   return out;
+}
+
+// Where a page came from stands beside its bytes: pages that only the store has are read. True: ask
+// again.
+bool load_origins(const Target& target, Asker& asker, const std::vector<uint8_t>& key,
+                  const Json& answers) {
+  bool loaded = false;
+  for (const Json& answer : answers) {
+    if (!answer.value("imported", false) || answer.value("place", "") != "store") continue;
+    const auto list = asker.stat(KVS_STAT_NAMESPACES);  // who isn't admin is told less
+    if (!list) return loaded;
+    loaded |= load_imported(target, *list, answer.value("namespace", ""), key).ok();
+  }
+  return loaded;
 }
 
 }  // namespace
@@ -49,7 +68,13 @@ int run_why(const Target& target, const WhyOptions& options) {
   if (!asker) return fail(target, "why", asker.status());
   auto text = asker->why(*key, space);
   if (!text) return fail(target, "why", text.status());
-  const Json json = Json::parse(*text, nullptr, false);
+  Json json = Json::parse(*text, nullptr, false);
+  if (json.is_object() && json.contains("answers") &&
+      load_origins(target, *asker, *key, json["answers"])) {
+    text = asker->why(*key, space);
+    if (!text) return fail(target, "why", text.status());
+    json = Json::parse(*text, nullptr, false);
+  }
   if (target.json || !json.is_object() || !json.contains("answers")) {
     std::printf("%s\n", text->c_str());
     return 0;

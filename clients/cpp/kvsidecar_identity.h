@@ -111,7 +111,8 @@ typedef struct kvs_description {
 
 /* The canonical form: entries (u16 tag, u32 length, bytes), little-endian, sorted by tag; tags 1
  * parent key, 2 token ids (u32 each), 3 block size (u32), 4 adapter, 5 extra keys, 6 pool group
- * (u32). Absent ones are left out. Results as kvs_identity_encode. Pure; any thread. */
+ * (u32); 7, which importers alone write, marks a page that no engine put: text, where it came from.
+ * Absent ones are left out. Results as kvs_identity_encode. Pure; any thread. */
 KVS_API kvs_status kvs_description_encode(const kvs_description* description, void* out,
                                           size_t capacity, size_t* bytes);
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ipc/page_origin.h"
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/slots.h"
 
@@ -66,7 +67,9 @@ Json describe(const NamespaceInfo& space) {
           {"detached", fields.detach.has_value()},
           {"extra", extra},
           {"page_bytes", space.page_bytes},
-          {"parts", fields.parts.size()}};
+          {"parts", fields.parts.size()},
+          {"identity", key_hex(space.encoded)},
+          {"has_own_pages", space.own_generation == space.generation}};
 }
 
 std::string namespaces_json(const World& world) {
@@ -120,6 +123,10 @@ Json why_here(const World& world, const NamespaceInfo& space, Bytes key) {
     one["verified"] = (page.flags & kUnverified) == 0;
     one["digest"] = page.digest;
     one["why"] = "complete and visible";
+    one["imported"] = (page.flags & kImported) != 0;
+    if (page.host_slot == kNowhere) return one;
+    const Result<PageRecord> record = world.parts.pool->record(page.host_slot);
+    if (record.ok()) one["origin"] = std::string(origin_of(record->description));
     return one;
   }
   one["place"] = "miss";

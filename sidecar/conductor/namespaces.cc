@@ -156,6 +156,14 @@ EntryId add_page_entry(World& world, const Hash128& page, uint64_t digest, Names
   return entry;
 }
 
+void note_origin(PageEntry& page, NamespaceInfo& space, uint64_t generation, bool imported) {
+  if (imported) {
+    page.flags |= kImported;
+  } else {
+    space.own_generation = std::max(space.own_generation, generation);
+  }
+}
+
 NamespaceInfo* namespace_of(const World& world, const PageEntry& page) {
   if (page.namespace_number >= world.namespaces_by_number.size()) return nullptr;
   return world.namespaces_by_number[page.namespace_number];

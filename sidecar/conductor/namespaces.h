@@ -28,6 +28,8 @@ Result<uint64_t> keep_new_generation(NamespaceRecords& records, const NamespaceI
 
 // The index entry of a page that is in none yet; its end is forget_if_nowhere (slots.h).
 EntryId add_page_entry(World& world, const Hash128& page, uint64_t digest, NamespaceInfo& space);
+// For every page that comes into the index, of whatever source: what kind it is.
+void note_origin(PageEntry& page, NamespaceInfo& space, uint64_t generation, bool imported);
 // Null: no namespace has that number.
 NamespaceInfo* namespace_of(const World& world, const PageEntry& page);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ipc/page_origin.h"
 #include "sidecar/conductor/answers.h"
 #include "sidecar/conductor/copies.h"
 #include "sidecar/conductor/namespaces.h"
@@ -78,10 +79,11 @@ void start_item(World& world, const ItemRef& ref) {
   const Bytes key = op.key(ref.index);
   if (!std::equal(filling.key.begin(), filling.key.end(), key.begin(), key.end()))
     return settle(world, ref, Code::kBusy);
-  if (filling.description.empty()) {
-    const Bytes description = op.description(ref.index);
+  // A page is an imported one as soon as one part of it is.
+  const Bytes description = op.description(ref.index);
+  if (filling.description.empty() ||
+      (!origin_of(description).empty() && origin_of(filling.description).empty()))
     filling.description.assign(description.begin(), description.end());
-  }
   Filling::Part& part = filling.parts[op.part];
   if (part.state == Filling::Part::kDone) return settle(world, ref, Code::kOkPart);
   if (part.state == Filling::Part::kCopying) {
@@ -149,6 +151,8 @@ EntryId complete(World& world, Filling& filling) {
   if (entry == kNoEntry)
     entry = add_page_entry(world, filling.hash, record.digest, *filling.space);
   world.index[entry].digest = record.digest;
+  note_origin(world.index[entry], *filling.space, filling.generation,
+              !origin_of(filling.description).empty());
   bind_slot(world, entry, filling.slot);
   world.count.pages_completed.add();
   if (world.limits.admission == Admission::kAtOnce) queue_write(world, entry);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sidecar/conductor/warm_start.h"
 
+#include "ipc/page_origin.h"
 #include "sidecar/conductor/namespaces.h"
 #include "sidecar/conductor/removals.h"
 #include "sidecar/conductor/slots.h"
@@ -25,6 +26,7 @@ void adopt_slot(World& world, SlotId slot, PageRecord&& record) {
     entry = add_page_entry(world, record.hash, record.digest, *space->second);
   PageEntry& page = world.index[entry];
   page.flags |= kUnverified;
+  note_origin(page, *space->second, record.generation, !origin_of(record.description).empty());
   bind_slot(world, entry, slot);
   world.accounts[0].pool_bytes += world.parts.pool->taken_bytes(slot);
   world.count.pages_adopted.add();
@@ -39,6 +41,7 @@ bool add_page(World& world, const FoundSegment& segment, NamespaceInfo& space,
   if (page.segment != kNowhere || page.digest != found.digest)
     return false;  // written twice: the first one stands
   bind_location(world, entry, {segment.segment, found.slot}, 0);  // scan_done counts them at once
+  note_origin(page, space, segment.generation, found.imported);
   found_in_store(world, entry);
   world.count.pages_scanned.add();
   return true;

@@ -22,6 +22,7 @@ enum PageFlag : uint16_t {
   kDurable = 8,      // must not be evicted until stored or failed
   kDoomed = 32,      // deleted while pinned: a miss for everybody, gone at the last unpin
   kChecked = 64,     // its host bytes were compared with its digest in this epoch
+  kImported = 128,   // no engine put it: its description says where it came from
 };
 
 // What a lookup reads comes first: three in four entries have it in one line of the cache.

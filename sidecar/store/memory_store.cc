@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ipc/page_origin.h"
 #include "ipc/result.h"
 
 namespace kvsidecar {
@@ -223,8 +224,8 @@ void MemoryStore::scan(const StoreCommand& command) {
     found->generation = segment.generation;
     for (const auto& [slot, page] : segment.pages)
       if (!page.deleted)
-        found->pages.push_back(
-            {page.record.hash, page.record.digest, page.record.page_bytes, slot});
+        found->pages.push_back({page.record.hash, page.record.digest, page.record.page_bytes, slot,
+                                !origin_of(page.record.description).empty()});
     if (found->pages.empty()) continue;
     report(
         {.op = StoreOp::kScan, .found = true, .token = command.token, .segment = std::move(found)});

@@ -20,6 +20,7 @@ constexpr char kMagic[8] = {'K', 'V', 'S', 'E', 'G', 'M', '0', '1'};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kFixedBytes = 112;  // before the namespace's form
 constexpr size_t kCheckBytes = 8;
+constexpr uint32_t kImportMark = 1;  // of an entry; other bits of the word are free
 
 template <typename T>
 void put(std::byte* at, T value) {
@@ -119,6 +120,7 @@ void encode_entry(const DirectoryEntry& e, uint64_t in_segment,
   put(at + 32, e.digest);
   put(at + 40, page ? e.offset : e.segment);
   put(at + 48, page ? e.trailer_bytes : e.slot);
+  put(at + 52, page && e.imported ? kImportMark : 0u);
   put(at + 56, e.written_ms);
   put(at + kEntryBytes - kCheckBytes, check_of(at, kEntryBytes - kCheckBytes, in_segment));
 }
@@ -144,6 +146,7 @@ DirectoryEntry decode_entry(std::span<const std::byte, kEntryBytes> bytes, uint6
   const bool page = e.kind == EntryKind::kPage;
   (page ? e.offset : e.segment) = get<uint64_t>(at + 40);
   (page ? e.trailer_bytes : e.slot) = get<uint32_t>(at + 48);
+  e.imported = page && (get<uint32_t>(at + 52) & kImportMark) != 0;
   e.written_ms = get<uint64_t>(at + 56);
   return e;
 }

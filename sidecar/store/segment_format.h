@@ -63,6 +63,7 @@ struct DirectoryEntry {
   uint64_t page_bytes = 0, digest = 0;
   uint64_t offset = 0;         // kPage: of the page in the file
   uint32_t trailer_bytes = 0;  // kPage
+  bool imported = false;       // kPage: its description says where it came from
   uint64_t segment = 0;        // kTombstone: whose page is deleted
   uint32_t slot = 0;           // kTombstone
   uint64_t written_ms = 0;     // wall clock

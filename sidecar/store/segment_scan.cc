@@ -232,7 +232,7 @@ void SegmentScan::entry(File& file, const DirectoryEntry& e) {
   file.used_bytes = std::max(file.used_bytes, slot_end(e.offset, e.page_bytes, e.trailer_bytes));
   if (tombstones_.covers({file.id, e.number})) return;
   if (!file.current_life) file.file->slots.set(e.number, {e.offset, e.trailer_bytes});
-  file.found->pages.push_back({e.hash, e.digest, e.page_bytes, e.number});
+  file.found->pages.push_back({e.hash, e.digest, e.page_bytes, e.number, e.imported});
 }
 
 void SegmentScan::finish(const FilePtr& file) {

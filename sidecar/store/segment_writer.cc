@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ipc/page_origin.h"
+
 namespace kvsidecar {
 namespace {
 // Two, so that a group fills while the one before is written.
@@ -118,6 +120,7 @@ DirectoryEntry SegmentWriter::entry_of(const StoreCommand& command, uint64_t off
   entry.digest = command.record->digest;
   entry.offset = offset;
   entry.trailer_bytes = static_cast<uint32_t>(record_bytes(*command.record));
+  entry.imported = !origin_of(command.record->description).empty();
   return entry;
 }
 

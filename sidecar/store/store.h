@@ -53,6 +53,7 @@ struct FoundPage {
   Hash128 hash;
   uint64_t digest = 0, page_bytes = 0;
   uint32_t slot = 0;
+  bool imported = false;
 };
 struct FoundSegment {
   uint64_t segment = 0, bytes = 0;  // bytes: what unlinking it gives back
