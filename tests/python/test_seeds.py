@@ -12,7 +12,6 @@ import sys
 
 import pytest
 
-from conftest import ROOT
 
 SCRIPT = """
 import dataclasses, json, sys
@@ -34,6 +33,7 @@ for name in ("adapter", "tenant_salt", "key_scheme"):
         ids[f"{name}={value!r}"] = kvsidecar.namespace_id(one).hex()
 print(json.dumps(ids))
 """
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VECTORS = os.path.join(ROOT, "tests", "unit", "ipc", "identity_vectors.json")
 SURROUNDINGS = [
     {"PYTHONHASHSEED": "0", "LC_ALL": "C"},

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Door A: SGLang's HiCache storage backend. --hicache-storage-backend dynamic with the module
+kvsidecar.sglang and the class HiCache.
+
+SGLang calls from a few threads of its own (queries, reads, backups) and at start and for queries of
+a few paths from its scheduler. No method raises but the constructor, and none waits without limit;
+what is wrong is said once in the log and is a miss or a page that wasn't stored.
+"""
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any, Callable, Dict, List, Sequence
+
+from sglang.srt.mem_cache.hicache_storage import HiCacheStorage, PoolTransferResult
+
+from ..errors import Misuse
+from .facts import facts_of_process
+from .hicache_settings import WHERE, HiCacheSettings
+from .hits import NOTHING, Answer, Asked, Hits, names_of
+from .identity import engine_of
+from .page_numbers import pack_hashes, page_numbers
+from .pools import Pools
+from .ranks import Ranks
+from .session import Session
+from .storage_stats import StorageStats
+from .transfers import Transfers
+from .whole_pages import WholePages
+
+logger = logging.getLogger("sglang.kvsidecar")
+
+CLEAR_S = 2.0  # a namespace; SGLang's scheduler waits meanwhile
+CLOSE_S = 5.0  # for gets that are being copied
+
+Failure = Callable[..., Any]
+
+
+def _never_raises(failure: Failure) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """failure(*arguments) is the answer where the method has raised; the reason is said once."""
+    def around(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def guarded(self: "HiCache", *arguments: Any, **named: Any) -> Any:
+            try:
+                return method(self, *arguments, **named)
+            except Misuse as error:
+                self.session.say_once(f"{method.__name__}: {error}")
+            except Exception as error:
+                self.session.say_once(f"{method.__name__} failed: {type(error).__name__} {error}",
+                                      logging.ERROR)
+                logger.debug("kvsidecar: %s failed", method.__name__, exc_info=True)
+            return failure(*arguments, **named)
+        return guarded
+    return around
+
+
+def _misses(keys: Sequence[str], *_: Any, **__: Any) -> List[bool]:
+    return [False] * len(keys)
+
+
+def _pool_misses(transfers: Sequence[Any], *_: Any, **__: Any) -> Dict[str, List[bool]]:
+    return {transfer.name: [False] * len(transfer.keys or ()) for transfer in transfers}
+
+
+def pool_name(name: Any) -> str:
+    """PoolName is an open set: whatever a release calls a pool."""
+    return str(getattr(name, "value", name))
+
+
+def ranks_of(config: Any, facts: Any) -> Ranks:
+    """Of a HiCacheStorageConfig."""
+    return Ranks(config.tp_rank, config.tp_size, getattr(config, "pp_rank", 0),
+                 getattr(config, "pp_size", 1), getattr(config, "attn_cp_rank", 0),
+                 getattr(config, "attn_cp_size", 1), int(facts.get("nnodes", 1) or 1) > 1)
+
+
+class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of its own
+    """One per rank, made when SGLang attaches the backend and closed when it detaches it."""
+
+    def __init__(self, storage_config: Any, kwargs: Any = None) -> None:
+        """Raises Misuse for a wrong key of the extra config, and for nothing else. Waits at most
+        connect_timeout for a daemon; without one everything is a miss until there is one. Reads the
+        model's files to tell its weights apart."""
+        self.settings = HiCacheSettings.read(storage_config.extra_config)
+        facts = self._facts = facts_of_process()
+        ranks = ranks_of(storage_config, facts)
+        replicated = bool(storage_config.is_mla_model)
+        engine = engine_of(facts, ranks, self.settings, "hicache",
+                           getattr(storage_config, "model_name", None))
+        self.session = Session(
+            self.settings, f"sglang hicache tp {ranks.tp_rank} pp {ranks.pp_rank}",
+            version=facts.text("weight_version"), staging_bytes=self.settings.staging_bytes)
+        for hint in engine.hints:
+            self.session.say_once(hint)
+        if not self.settings.interface_v1:
+            self.session.say_once(f'{WHERE} has no "interface_v1": 1, so that SGLang copies each '
+                                  "page through Python; add it")
+        self.stats = StorageStats(bool(storage_config.enable_storage_metrics))
+        split = 1
+        if getattr(storage_config, "should_split_heads", False):
+            split = int(storage_config.tp_lcm_size) // ranks.tp_size
+        self._pools = Pools(self.session, engine, replicated, split, self.settings.attach_timeout_s,
+                            in_place=self.settings.interface_v1)
+        self._hits = Hits(self.session, self.settings)
+        self._transfers = Transfers(self.session, self.settings, self.stats)
+        self._whole = WholePages(self.session, engine, self.settings, self._pools)
+        revision = engine.common["revision"]
+        logger.info("kvsidecar: HiCache stores %s, revision %s, in the daemon at %s",
+                    engine.common["model"], revision, self.settings.socket or "the default socket")
+
+    # Host pools. SGLang's main thread; each waits at most attach_timeout a call to the daemon.
+
+    @_never_raises(lambda *_, **__: None)
+    def register_mem_pool_host(self, mem_pool_host: Any) -> None:
+        """The KV pool, or an anchor without bytes. The pool stays SGLang's and has to live as long
+        as this object is attached."""
+        super().register_mem_pool_host(mem_pool_host)
+        anchor = getattr(mem_pool_host, "anchor_entry", None)
+        self._pools.register("kv", mem_pool_host if anchor is None else anchor.host_pool)
+
+    @_never_raises(lambda *_, **__: None)
+    def register_mem_host_pool_v2(self, host_pool: Any, host_pool_name: Any) -> None:
+        """Any pool, KV among them; drafts may come when the engine already runs."""
+        super().register_mem_host_pool_v2(host_pool, host_pool_name)
+        self._pools.register(pool_name(host_pool_name), host_pool)
+
+    def on_host_pools_registered(self) -> None:
+        """Nothing is left to do then: each pool is ready as it comes."""
+
+    # Queries. Any thread, at times the scheduler's: at most lookup_deadline, then nothing is
+    # stored.
+
+    @_never_raises(lambda *_, **__: 0)
+    def batch_exists(self, keys: List[str], extra_info: Any = None) -> int:
+        """Pages of KV that are stored whole, from the first on. They are held for lease_s and
+        brought into the daemon's host pool."""
+        return self._ask(list(keys), ()).longest if keys else 0
+
+    @_never_raises(lambda *_, **__: PoolTransferResult(0, {}))
+    def batch_exists_v2(self, keys: List[str], pool_transfers: Any = None,
+                        extra_info: Any = None) -> Any:
+        """The longest prefix that all these pools and KV can restore, and all the lengths that can
+        be restored where the release takes them. A pool's own verdict is given only where all is
+        stored: the daemon answers for all pools at once."""
+        transfers = list(pool_transfers or ())
+        asked = list(keys)
+        answer = self._ask(asked, transfers) if asked else NOTHING
+        pools = {transfer.name: answer.longest for transfer in transfers} \
+            if asked and answer.longest == len(asked) else {}
+        result = PoolTransferResult(answer.longest, pools)
+        if hasattr(result, "restorable_prefix_pages"):
+            result.restorable_prefix_pages = answer.restorable
+        return result
+
+    def _ask(self, keys: List[str], transfers: Sequence[Any]) -> Answer:
+        self.session.follow(self._facts.text("weight_version"))
+        asked = []
+        kv = self._pools.get("kv")
+        if kv is None:
+            self.session.say_once("pool kv isn't registered: nothing counts as stored")
+            return NOTHING
+        if not kv.logical:
+            asked.append(Asked("kv", names_of(kv) or ("",), 0))
+        for transfer in transfers:
+            name, policy = pool_name(transfer.name), pool_name(transfer.hit_policy)
+            if name == "kv" or policy == "block_groups":  # of its own, never gates KV's hit
+                continue
+            names = names_of(self._pools.get(name))
+            if names is None or policy not in ("all_pages", "trailing_pages"):
+                self.session.say_once(f"pool {name} isn't registered, or its hit policy {policy} "
+                                      "isn't known: prompts that need it count as not stored")
+                return NOTHING
+            asked.append(Asked(name, names, len(transfer.keys or ()) or 1
+                               if policy == "trailing_pages" else 0))
+        if not asked:
+            return Answer(len(keys))
+        return self._hits.ask(pack_hashes(keys), asked)
+
+    # Reading and storing. One thread each; at most get_timeout and set_timeout. A get writes
+    # nothing after it has returned: at its deadline it takes back what the daemon hasn't begun and
+    # waits for what is being copied, which ends at the latest with the daemon. A set returns at
+    # once then.
+
+    @_never_raises(_misses)
+    def batch_get_v1(self, keys: List[str], host_indices: Any,
+                     extra_info: Any = None) -> List[bool]:
+        """Whether each page's bytes are in its slots. False: the slots hold anything."""
+        return self._moved("kv", list(keys), host_indices, self._transfers.get)
+
+    @_never_raises(_misses)
+    def batch_set_v1(self, keys: List[str], host_indices: Any,
+                     extra_info: Any = None) -> List[bool]:
+        """Whether each page is stored; one that already is costs nothing."""
+        return self._moved("kv", list(keys), host_indices, self._transfers.set)
+
+    @_never_raises(_pool_misses)
+    def batch_get_v2(self, transfers: List[Any], extra_info: Any = None) -> Dict[str, List[bool]]:
+        """As batch_get_v1, for each pool's own keys."""
+        return {transfer.name: self._moved_or_missed(transfer, self._transfers.get)
+                for transfer in transfers}
+
+    @_never_raises(_pool_misses)
+    def batch_set_v2(self, transfers: List[Any], extra_info: Any = None) -> Dict[str, List[bool]]:
+        """As batch_set_v1, for each pool's own keys. SGLang stores KV last."""
+        return {transfer.name: self._moved_or_missed(transfer, self._transfers.set)
+                for transfer in transfers}
+
+    def _moved_or_missed(self, transfer: Any, move: Callable[..., List[bool]]) -> List[bool]:
+        keys = list(transfer.keys or ())
+        try:
+            return self._moved(pool_name(transfer.name), keys, transfer.host_indices, move)
+        except Misuse as error:  # of one pool; the others go on
+            self.session.say_once(f"pool {pool_name(transfer.name)}: {error}")
+            return [False] * len(keys)
+
+    def _moved(self, name: str, keys: List[str], host_indices: Any,
+               move: Callable[..., List[bool]]) -> List[bool]:
+        if not keys:
+            return []
+        self.session.follow(self._facts.text("weight_version"))
+        pool = self._pools.get(name)
+        if pool is None:
+            raise Misuse(f"pool {name} isn't registered; {len(keys)} pages are left out")
+        if pool.logical:
+            return [True] * len(keys)
+        if not pool.usable:
+            return [False] * len(keys)
+        if int(pool.host.page_size) != pool.tokens:
+            raise Misuse(f"pool {name} has pages of {pool.host.page_size} tokens now, it had "
+                         f"{pool.tokens} when it was registered; attach anew")
+        if host_indices is None:
+            raise Misuse(f"pool {name} has no host_indices for {len(keys)} keys")
+        packed = pack_hashes(keys)
+        pages = page_numbers(host_indices, len(keys), pool.tokens, pool.pages)
+        try:
+            return move(pool, packed, pages, host_indices)
+        finally:
+            if move == self._transfers.get:
+                self._hits.read(name, packed)
+
+    # The interface of before v1: pages as flat tensors.
+
+    @_never_raises(lambda *_, **__: None)
+    def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> Any:
+        """The page's tensor, target_location with its bytes; None: it isn't stored."""
+        self.session.follow(self._facts.text("weight_version"))
+        return self._whole.get([key], [target_location])[0]
+
+    @_never_raises(lambda keys, *_, **__: [None] * len(keys))
+    def batch_get(self, keys: List[str], target_locations: Any = None,
+                  target_sizes: Any = None) -> List[Any]:
+        """As get, of each key."""
+        self.session.follow(self._facts.text("weight_version"))
+        return self._whole.get(list(keys), target_locations)
+
+    @_never_raises(lambda *_, **__: False)
+    def set(self, key: str, value: Any = None, target_location: Any = None,
+            target_sizes: Any = None) -> bool:
+        self.session.follow(self._facts.text("weight_version"))
+        return self._whole.set([key], [value])
+
+    @_never_raises(lambda *_, **__: False)
+    def batch_set(self, keys: List[str], values: Any = None, target_locations: Any = None,
+                  target_sizes: Any = None) -> bool:
+        """Whether all of them are stored."""
+        self.session.follow(self._facts.text("weight_version"))
+        return self._whole.set(list(keys), values)
+
+    @_never_raises(lambda *_, **__: False)
+    def exists(self, key: str) -> bool:
+        packed = pack_hashes([key])
+        names = self._whole.names_for(packed)
+        if names is None:
+            return self._ask([key], ()).longest == 1
+        return any(self._hits.ask(packed, [Asked("kv", [name], 0)]).longest == 1 for name in names)
+
+    # The rest.
+
+    @_never_raises(lambda *_, **__: None)
+    def clear(self) -> None:
+        """Forgets all pages of this model and geometry, for all engines that share them: their
+        attachments end, and they go on with their own clear. After an update that gave the weights
+        another version this engine goes over to the pages of that one instead, and the others keep
+        theirs. Waits at most CLEAR_S a pool."""
+        self.session.follow(self._facts.text("weight_version"))
+        self.session.clear(CLEAR_S)
+
+    @_never_raises(lambda *_, **__: None)
+    def get_stats(self) -> Any:
+        """Since the last call: pages and GB/s of each pool's transfers."""
+        return self.stats.take()
+
+    @_never_raises(lambda *_, **__: None)
+    def close(self) -> None:
+        """Gives host memory back to SGLang: waits at most CLOSE_S for what is being copied. Every
+        later call is a miss. Idempotent."""
+        self.session.close(CLOSE_S)

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads of the linker: queued by the scheduler, begun together before a forward, followed layer by
+layer by a thread of their own.
+
+From start() until finish() has returned the pages are the daemon's. A layer of a batch is told as
+done when all its runs are in place, and all layers are resolved by the batch's deadline, failed
+ones included: the forward waits on them without a limit. A batch has ended only when nothing can be
+written any more: its answers came, what hadn't begun was revoked, or the daemon is dead.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .. import Op, Status
+from .linker_transfers import Pages, split
+
+logger = logging.getLogger("sglang.kvsidecar")
+
+STEP_S = 100e-6  # between two looks at a batch in flight
+STEPS_FAST = 200  # after that many looks without news they become rarer
+STEP_SLOW_S = 1e-3
+
+
+class LoadFailed(Exception):
+    """What the layers of a batch end with."""
+
+
+class Queued(NamedTuple):
+    """One request's load."""
+
+    pages: List[Pages]
+    leases: Tuple[int, ...]
+
+
+class Part:
+    """What a batch loads into one pool."""
+
+    __slots__ = ("pool", "op", "pages")
+
+    def __init__(self, pages: Pages, op: Op) -> None:
+        self.pool, self.op, self.pages = pages.pool, op, pages
+
+    @property
+    def keys(self) -> List[bytes]:
+        return split(self.pages)
+
+    @property
+    def count(self) -> int:
+        return len(self.pages.blocks)
+
+    def runs(self) -> int:
+        """In place, of each page."""
+        return int(self.op.progress)
+
+    @property
+    def failure(self) -> Optional[str]:
+        """Of a finished one: why it isn't whole."""
+        result = self.op.result()
+        if result.ok and result.succeeded == self.count:
+            return None
+        bad = [status for status in result._items if status > Status.EXISTS]
+        status = Status(bad[0]) if bad else result.status
+        return (f"pool {self.pool.name}: {len(bad) or self.count} of {self.count} pages "
+                f"{status.name} {result.text}").rstrip()
+
+
+class Batch:
+    """The loads of one forward."""
+
+    __slots__ = ("index", "parts", "layers", "leases", "deadline_ns", "landed", "failure", "late",
+                 "told", "ended", "began_ns")
+
+    def __init__(self, index: int, layers: int, began_ns: int, deadline_ns: int) -> None:
+        self.index, self.layers = index, layers
+        self.began_ns, self.deadline_ns = began_ns, deadline_ns
+        self.parts: List[Part] = []
+        self.leases: List[int] = []
+        self.landed = 0  # layers that were told as done
+        self.failure: Optional[str] = None
+        self.late = False  # it failed at its deadline
+        self.told = False  # the layers that are left were told as failed
+        self.ended = threading.Event()
+
+    @property
+    def whole(self) -> bool:
+        """Of an ended one."""
+        return self.failure is None and self.landed == self.layers
+
+
+class Loads:
+    """step is called by the loads' own thread, all else by the scheduler's."""
+
+    def __init__(self, counter: Any, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        """counter: a LayerWiseLoadCounter."""
+        self._counter = counter
+        self._clock = clock
+        self._queued: Dict[str, Queued] = {}
+        self._batches: Dict[int, Batch] = {}  # begun, until finish
+        self._running: List[Batch] = []  # of the thread
+        self._handed: List[Batch] = []  # to the thread
+        self._lock = threading.Lock()
+
+    # The scheduler's thread.
+
+    def queue(self, rid: str, pages: List[Pages], leases: Sequence[int]) -> None:
+        self._queued[rid] = Queued(pages, tuple(leases))
+
+    def is_queued(self, rid: str) -> bool:
+        return rid in self._queued
+
+    def cancel(self, rid: str) -> Optional[Queued]:
+        """One that hasn't started; its leases are the caller's again."""
+        return self._queued.pop(rid, None)
+
+    def start(self, begin: Callable[[Pages], Optional[Op]], timeout_s: float) -> int:
+        """Begins all that is queued; the batch's index, -1: nothing is queued. begin: makes the get
+        of one pool's pages, None where there is nobody to ask."""
+        if not self._queued:
+            return -1
+        queued, self._queued = self._queued, {}
+        index = int(self._counter.update_producer())
+        now = self._clock()
+        batch = Batch(index, self._counter.num_layers, now, now + int(timeout_s * 1e9))
+        self._batches[index] = batch
+        try:
+            for load in queued.values():
+                batch.leases += load.leases
+            for pages in _merged(queued.values()):
+                op = begin(pages)
+                if op is None:
+                    batch.failure = "no daemon"
+                    break
+                batch.parts.append(Part(pages, op))
+        except Exception as error:
+            batch.failure = f"it couldn't begin: {error}"
+            logger.exception("kvsidecar: a load couldn't begin")
+        with self._lock:
+            self._handed.append(batch)
+        return index
+
+    def finish(self, index: int) -> Optional[Batch]:
+        """Waits until nothing is written any more; the batch, None: there is none of that index."""
+        batch = self._batches.pop(index, None)
+        if batch is None:
+            return None
+        landed = self._counter.finish(index)
+        batch.ended.wait()
+        if not landed and batch.failure is None:
+            batch.failure = "a layer failed"
+        return batch
+
+    def quiesce(self) -> List[Batch]:
+        """Gives up everything and waits until nothing is written any more. What was queued or begun
+        is returned, for its leases."""
+        given_up = []
+        for load in self._queued.values():
+            batch = Batch(-1, 0, 0, 0)
+            batch.leases += load.leases
+            given_up.append(batch)
+        self._queued.clear()
+        for batch in list(self._batches.values()):
+            batch.deadline_ns = 0
+        for index in list(self._batches):
+            found = self.finish(index)
+            if found is not None:
+                given_up.append(found)
+        return given_up
+
+    # The loads' own thread.
+
+    def step(self) -> Tuple[bool, bool]:
+        """One look at all batches in flight: (whether some still are, whether there was news)."""
+        with self._lock:
+            self._running += self._handed
+            self._handed = []
+        news = False
+        for batch in list(self._running):
+            before = batch.landed
+            try:
+                self._follow(batch)
+                at_rest = self._at_rest(batch)
+                if at_rest:
+                    self._resolve(batch)
+            except Exception as error:  # of a client that was closed: then nothing is written
+                logger.exception("kvsidecar: a load was lost")
+                batch.failure, at_rest = f"it was lost: {error}", True
+                self._counter.fail(batch.index, LoadFailed(batch.failure))
+            if at_rest:
+                self._running.remove(batch)
+                batch.ended.set()
+            news = news or at_rest or batch.landed != before
+        return bool(self._running), news
+
+    def _follow(self, batch: Batch) -> None:
+        if batch.told:
+            return
+        for part in batch.parts:
+            if part.op.finished:
+                batch.failure = batch.failure or part.failure
+        if batch.failure is None and batch.landed < batch.layers:
+            runs = [(part.runs(), part.pool.layer_ends) for part in batch.parts]
+            while batch.landed < batch.layers and all(
+                    done >= ends[batch.landed] for done, ends in runs):
+                self._counter.complete(batch.index, batch.landed)
+                batch.landed += 1
+        if batch.failure is None and batch.landed < batch.layers and \
+                self._clock() >= batch.deadline_ns:
+            batch.failure, batch.late = "its deadline is past", True
+        if batch.failure is not None:
+            self._fail(batch, batch.failure)
+
+    def _fail(self, batch: Batch, why: str) -> None:
+        """Resolves what is left of the layers, and revokes what the daemon hasn't begun."""
+        batch.failure, batch.told = batch.failure or why, True
+        self._counter.fail(batch.index, LoadFailed(batch.failure))
+        for part in batch.parts:
+            if not part.op.finished:
+                part.op.cancel()
+
+    @staticmethod
+    def _at_rest(batch: Batch) -> bool:
+        return all([part.op.finished for part in batch.parts])
+
+    def _resolve(self, batch: Batch) -> None:
+        """Of one at rest: whether it is whole is told once, by what its answers say."""
+        for part in batch.parts:
+            batch.failure = batch.failure or part.failure
+        self._follow(batch)
+
+
+def _merged(loads: Any) -> List[Pages]:
+    """Pages of one pool are loaded by one operation, so that it goes layer by layer over all."""
+    by_pool: Dict[Tuple[str, int], List[Pages]] = {}
+    for load in loads:
+        for pages in load.pages:
+            by_pool.setdefault((pages.pool.name, pages.key_bytes), []).append(pages)
+    return [Pages(found[0].pool, b"".join(pages.keys for pages in found), found[0].key_bytes,
+                  [block for pages in found for block in pages.blocks])
+            for found in by_pool.values()]
+
+
+class Follower:
+    """The thread that steps the loads while there are some."""
+
+    def __init__(self, loads: Loads) -> None:
+        self._loads = loads
+        self._wanted = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, daemon=True, name="kvsidecar-loads")
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    def close(self) -> None:
+        """Any load has ended by then."""
+        self._closing = True
+        self._wanted.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wanted.wait()
+            self._wanted.clear()
+            idle = 0
+            running = True
+            while running:
+                running, news = self._loads.step()
+                idle = 0 if news else idle + 1
+                if running:
+                    time.sleep(STEP_S if idle < STEPS_FAST else STEP_SLOW_S)
+

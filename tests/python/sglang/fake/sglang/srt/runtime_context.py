@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SGLang's process-wide configuration: the arguments as given, and what has become of them."""
+
+
+class RuntimeContext:
+    def __init__(self):
+        self._server_args = None
+        self._resolved = {}
+
+    @property
+    def server_args(self):
+        if self._server_args is None:
+            raise ValueError("Global server args is not set yet!")
+        return self._server_args
+
+    def set_server_args(self, server_args):
+        self._server_args = server_args
+
+    def config_leaf(self, name):
+        if name not in self._resolved:
+            raise ValueError(f"{name!r} is not a config leaf (no namespace)")
+        return self._resolved[name]
+
+
+_CONTEXT = RuntimeContext()
+
+
+def get_context():
+    return _CONTEXT
+
+
+def get_server_args():
+    return _CONTEXT.server_args

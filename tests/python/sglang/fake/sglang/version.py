@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SGLang's release."""
+__version__ = "0.5.23"
