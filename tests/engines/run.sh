@@ -3,6 +3,7 @@
 # The real engines against the real daemon, without a GPU.
 #   run.sh                     every engine
 #   run.sh vllm [ARGUMENT…]    one; arguments go to pytest
+#   run.sh sglang [ARGUMENT…]  likewise
 #   run.sh vllm bench [ARGUMENT…]   figures instead of tests
 #   KVSIDECAR_BUILD            folder of a release build (default: build/release)
 #   KVSIDECAR_ENGINES_HOME     where their packages are kept (default: ~/.cache/kvsidecar)
@@ -95,9 +96,50 @@ vllm_units() {
   return "${PIPESTATUS[0]}"
 }
 
+# pytest is the environment's own: SGLang's controllers work in its process. Engines are forked from
+# a second one, which imports meanwhile.
+sglang() {
+  local begin=$SECONDS prefix code given=0 argument
+  prefix=$(sglang/environment.sh 2>"$logs/sglang-environment.log")
+  code=$?
+  if ((code == 3)); then
+    echo "engines: sglang SKIPPED: its packages aren't here and the package index doesn't answer"
+    return 0
+  elif ((code)); then
+    tail -n 40 "$logs/sglang-environment.log"
+    return 1
+  fi
+  echo "engines: sglang's environment is $prefix ($((SECONDS - begin)) s)"
+  begin=$SECONDS
+  (
+    . sglang/variables.sh
+    export KVSIDECAR_LOGS=$logs KVSIDECAR_MODELS
+    KVSIDECAR_MODELS=$prefix/models-$(sha256sum sglang/models.py | cut -c -12)
+    "$prefix/bin/python" sglang/models.py "$KVSIDECAR_MODELS" >"$logs/sglang-models.log" 2>&1 ||
+      { tail -n 40 "$logs/sglang-models.log"; exit 1; }
+    KVSIDECAR_LIBRARY=$(find "$KVSIDECAR_BUILD" -name 'libkvsidecar-client.so.0' -print -quit)
+    export KVSIDECAR_LIBRARY
+    for argument in "$@"; do [[ -e $argument ]] && given=1; done
+    ((given)) || set -- sglang "$@"
+    nice -n 5 "$prefix/bin/python" -m pytest -q -rs -p no:cacheprovider --disable-warnings "$@" \
+      --durations 8 2>&1 | tee "$logs/sglang.log"
+    exit "${PIPESTATUS[0]}"
+  )
+  code=$?
+  echo "engines: sglang took $((SECONDS - begin)) s"
+  return $code
+}
+
 engine=${1:-all}
 (($#)) && shift
 case $engine in
-  all | vllm) vllm "$@" ;;
-  *) echo "run.sh: no engine is called '$engine'; there is vllm" >&2 && exit 2 ;;
+  all)
+    failed=0
+    vllm "$@" || failed=1
+    sglang "$@" || failed=1
+    exit $failed
+    ;;
+  vllm) vllm "$@" ;;
+  sglang) sglang "$@" ;;
+  *) echo "run.sh: no engine is called '$engine'; there are vllm and sglang" >&2 && exit 2 ;;
 esac

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vLLM leaves in /dev/shm when its processes are killed: queues of hundreds of megabytes."""
+"""What engines leave in /dev/shm when their processes are killed: queues of hundreds of megabytes,
+and other files."""
 import contextlib
 import os
 import re
 
-_OURS = re.compile(r" (/dev/shm/(?:psm_|sem\.mp-|vllm_)\S+)$", re.MULTILINE)
+_OURS = re.compile(r" (/dev/shm/(?:psm_|sem\.mp-|vllm_|sgl_shm_)\S+)$", re.MULTILINE)
 
 
 def _mapped_by(session):
-    """Files of vLLM's in /dev/shm that a process of that session has mapped."""
+    """Engines' files in /dev/shm that a process of that session has mapped."""
     found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # it has ended
