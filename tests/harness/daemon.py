@@ -194,9 +194,9 @@ class Daemon:
             return file.read()
 
     def log_has(self, pattern, seconds=DEADLINE_S):
-        """Of any life; the log is written behind."""
-        return eventually(lambda: re.search(pattern, self.log()), f"log has {pattern}",
-                          seconds=seconds)
+        """Of the present life; the log is written behind."""
+        return eventually(lambda: re.search(pattern, self.log()[self._log_begin:]),
+                          f"log has {pattern}", seconds=seconds)
 
     def http(self, path):
         """(status, text) of a page of the metrics server."""

@@ -11,6 +11,7 @@ import pytest
 
 import workload
 from engine import check_same, connector, external_hits, ids
+from waiting import eventually
 
 # model: flags it needs
 MODELS = {"llama": {}, "gemma3": {}, "gptoss": {}, "qwen3next": dict(dtype="bfloat16")}
@@ -49,10 +50,14 @@ def test_outputs_are_equal_on_every_warm_place(model, engine, start_daemon, refe
     settle(daemon, engine)
 
     restart_on_its_store(daemon)  # a fresh daemon, and what the engine has itself is forgotten
-    assert engine.call("reset_prefix_cache", connector=False)
     before = external_hits(engine.metrics())
-    check_same(engine.generate(prompts), expected)
-    assert external_hits(engine.metrics()) - before > 0
+
+    def found_again():
+        assert engine.call("reset_prefix_cache", connector=False)
+        check_same(engine.generate(prompts), expected)
+        return external_hits(engine.metrics()) > before
+
+    eventually(found_again, "the engine has attached by itself and hits")
     settle(daemon, engine)
 
     restart_on_its_store(daemon)  # both
