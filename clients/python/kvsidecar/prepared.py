@@ -43,6 +43,11 @@ class Found:
         """Takes answers in; never blocks."""
         return self._id == 0 or self._prepared.take(self)
 
+    def wait(self, nanoseconds_: int) -> None:
+        """Sleeps until it has finished, at most so long; the GIL is free meanwhile."""
+        if self._id:
+            self._prepared.wait(self._id, nanoseconds_)
+
     @property
     def places(self) -> Any:
         return as_array(self.places_bytes)
@@ -104,6 +109,12 @@ class PreparedLookup:
         core.library.kvs_op_free(core.pointer, found._id)
         found._id = 0
         return True
+
+    def wait(self, op: int, nanoseconds_: int) -> None:
+        """Of Found.wait."""
+        core = self._core
+        if core.pointer is not None:
+            core.library.kvs_wait(core.pointer, op, max(nanoseconds_, 1))
 
     def forget(self, op: int) -> None:
         """One that nobody holds any more is cancelled."""

@@ -91,8 +91,8 @@ class Connector(KVConnectorBase_V1, SupportsHMA):
                                    ) -> Tuple[Optional[int], bool]:
         """Tokens that can be loaded behind the engine's own num_computed_tokens, whole pages, never
         the prompt's last token; always to be loaded asynchronously. May spin 50 us once a lookup,
-        and 1 ms for a request that is the engine's only one. (None, False), ask again at the next
-        step, only until lookup_deadline has passed since the first ask; then, and after any
+        and sleep 1 ms for a request that is the engine's only one. (None, False), ask again at the
+        next step, only until lookup_deadline has passed since the first ask; then, and after any
         failure, 0; and for the step in which another request goes on after its load. Asked again it
         gives the same answer while its lease lasts. The pages are held by the lease until they are
         loaded or the request ends."""

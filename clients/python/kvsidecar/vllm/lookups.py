@@ -19,7 +19,7 @@ logger = logging.getLogger("vllm.kvsidecar")
 STALE_NS = 500_000_000  # a scout's answer that old isn't relied on
 FORGIVEN_NS = 10_000_000_000  # a page whose load failed is tried again after that time
 FORGOTTEN_MAX = 4096  # pages that are remembered as failed
-ALONE_SPIN_NS = 1_000_000  # an engine's only request: steps until its answer cost no less
+ALONE_NS = 1_000_000  # of sleep for an engine's only request: steps until its answer cost more
 UNFINISHED_MAX = 4096  # lookups past their deadline whose answer may still bring a lease
 
 
@@ -100,7 +100,7 @@ class Lookups:
     def matched(self, request_id: str, keys: Dict[int, Keys], local: int, limit: int,
                 alone: bool = False) -> Optional[int]:
         """The restorable prefix in tokens, 0 if none is longer than `local`; None: ask again.
-        alone: the engine has no other request, which a longer spin would delay."""
+        alone: the engine has no other request, which a wait would delay."""
         now = time.monotonic_ns()
         ask = self._asks.get(request_id)
         if ask is None:
@@ -112,9 +112,8 @@ class Lookups:
         if ask.closed or limit <= local:
             return self._told(ask, local, 0)
         spin_ns = 0 if self._silent else int(self._settings.spin_s * 1e9)
-        if alone and spin_ns:
-            spin_ns = max(spin_ns, ALONE_SPIN_NS)
-        answer = self._answer(ask, keys, local, limit, now, spin_ns)
+        sleep_ns = ALONE_NS if alone and spin_ns else 0
+        answer = self._answer(ask, keys, local, limit, now, spin_ns, sleep_ns)
         if answer is not None:
             return self._told(ask, local, answer)
         if self._silent or now - ask.first_ns >= self._settings.lookup_deadline_s * 1e9:
@@ -142,7 +141,7 @@ class Lookups:
         return tokens
 
     def _answer(self, ask: Ask, keys: Dict[int, Keys], local: int, limit: int,
-                now: int, spin_ns: int) -> Optional[int]:
+                now: int, spin_ns: int, sleep_ns: int) -> Optional[int]:
         """None: not known yet."""
         held = ask.held
         if held is not None and held.finished and (
@@ -152,7 +151,7 @@ class Lookups:
         if held is None:
             scout = ask.scout
             if scout is not None and now - scout.sent_ns < STALE_NS:
-                if not self._look(scout, now + spin_ns):
+                if not self._look(scout, now + spin_ns, sleep_ns):
                     return None
                 if not self._noted(scout):
                     ask.closed = True
@@ -169,7 +168,7 @@ class Lookups:
                 return 0
             ask.holding = held.leased
             self._leases += ask.holding
-        if not self._look(held, now + spin_ns):
+        if not self._look(held, now + spin_ns, sleep_ns):
             return None
         if not ask.leases:
             ask.leases = held.leases
@@ -184,14 +183,14 @@ class Lookups:
             ask.missed_ns, ask.missed_at = now, held.local
         return cut
 
-    def _look(self, question: Question, until_ns: int) -> bool:
-        """Whether it has finished; the first look may spin."""
+    def _look(self, question: Question, until_ns: int, sleep_ns: int) -> bool:
+        """Whether it has finished; the first look may spin until then, and sleep so long."""
         if question.finished:
             return True
         if question.spun:
             return False
         began = self.clock()
-        done = question.spin(until_ns)
+        done = question.spin(until_ns) or (sleep_ns > 0 and question.wait(sleep_ns))
         self.spun_ns += self.clock() - began
         return done
 

@@ -60,6 +60,13 @@ class Question:
             done = self.finished
         return done
 
+    def wait(self, nanoseconds: int) -> bool:
+        """finished, after at most so much sleep."""
+        end = time.monotonic_ns() + nanoseconds
+        for piece in self.pieces:
+            piece.found.wait(end - time.monotonic_ns())
+        return self.finished
+
     @property
     def answered(self) -> bool:
         """Of a finished one: the daemon has answered all of it."""

@@ -35,7 +35,7 @@ KEYS: Dict[str, Tuple[str, Key]] = {
         "time the scheduler asks; then it counts as a miss.", scale=1e-3)),
     "spin_us": ("spin_s", Number(
         50, 0, 10_000, "How long the scheduler looks for that answer before it goes on with "
-        "other requests; where there are none, at least 1 ms. 0: never.", scale=1e-6)),
+        "other requests; where there are none, it sleeps up to 1 ms more. 0: never.", scale=1e-6)),
     "lease_s": ("lease_s", Number(
         30, 0.1, 600, "How long the daemon holds found pages until they are loaded.")),
     "leases_max": ("leases_max", Number(

@@ -9,9 +9,9 @@ import types
 import pytest
 
 from kvsidecar.vllm import lookups, question
-from kvsidecar.vllm.lookups import ALONE_SPIN_NS
+from kvsidecar.vllm.lookups import ALONE_NS
 from rig import PAGE
-from scene import daemon, make_rig, prompt, seed  # noqa: F401
+from scene import daemon, filled, make_rig, prompt, seed, settle  # noqa: F401
 
 LOOK_NS = 1_000
 
@@ -48,15 +48,41 @@ def test_a_request_with_company_is_looked_for_as_long_as_spin_us_says(make_rig, 
     rig.run()
 
 
-def test_a_request_without_company_is_looked_for_longer(make_rig, daemon, clock):
+def slept(rig, request_id, monkeypatch):
+    """Nanoseconds for which each of its asks in one step sleeps."""
+    told, wait = [], question.Question.wait
+
+    def noted(self, nanoseconds):
+        told.append(nanoseconds)
+        return wait(self, nanoseconds)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(question.Question, "wait", noted)
+        rig.step()
+    assert rig.asked[-1] == (request_id, None)
+    return told
+
+
+def test_for_a_request_without_company_the_scheduler_sleeps(make_rig, daemon, monkeypatch):
     rig = make_rig({"spin_us": 100})
     daemon.pause()
     rig.add("0", prompt(0, PAGE + 1))
-    spent = spent_by_an_ask(rig, clock, "0")
-    assert ALONE_SPIN_NS <= spent < ALONE_SPIN_NS + 100 * LOOK_NS
-    assert spent_by_an_ask(rig, clock, "0") < 100 * LOOK_NS  # once
+    assert slept(rig, "0", monkeypatch) == [ALONE_NS]
+    assert slept(rig, "0", monkeypatch) == []  # once
+    rig.add("1", prompt(1, PAGE + 1))
+    assert slept(rig, "1", monkeypatch) == []
     daemon.resume()
     rig.run()
+
+
+def test_a_sleep_ends_with_the_answer(make_rig, filled, monkeypatch):
+    one, = filled([prompt(0, PAGE + 1)])
+    rig = make_rig({"spin_us": 100})
+    monkeypatch.setattr(lookups, "ALONE_NS", 60_000_000_000)
+    monkeypatch.setattr(question.Question, "spin", lambda self, until: False)
+    rig.add("0", one)
+    rig.run()
+    assert [tokens for _, tokens in rig.asked][0] == PAGE
 
 
 def test_a_daemon_that_let_a_deadline_pass_is_not_looked_for(make_rig, daemon, clock):
@@ -69,5 +95,5 @@ def test_a_daemon_that_let_a_deadline_pass_is_not_looked_for(make_rig, daemon, c
     rig.add("1", prompt(1, PAGE + 1))
     before = clock.now
     rig.run()
-    assert clock.now - before < ALONE_SPIN_NS / 2
+    assert clock.now - before < 100_000
     daemon.resume()
