@@ -6,6 +6,7 @@ Method: rig.py with a real daemon; the model's values are salted with the adapte
 """
 from vllm.lora.request import LoRARequest
 
+from kvsidecar.vllm.adapters import USABLE
 from rig import PAGE
 from scene import daemon, make_rig, prompt, seed, settle  # noqa: F401
 from test_sharing import adapter
@@ -44,12 +45,14 @@ def test_a_waiting_request_loads_nothing_of_an_adapter_that_became_unclear(
     rig.run()
     settle()
     rig = make_rig(blocks=13, max_model_len=352)
+    lora, adapters = held["lora_request"], rig.connector._scheduler._adapters
+    adapters.prepare(lora)
+    eventually(lambda: adapters.content_id(lora)[0] == USABLE, "its files are read")
     rig.add("first", prompt(2, 10 * PAGE + 1), max_tokens=20)
     rig.run(lambda: rig.outputs["first"])
     rig.add("waits", one, 2, **held)
     rig.run(lambda: ("waits", 10 * PAGE) in rig.asked)
-    lora = held["lora_request"]  # somebody's request replaces the weights in place
-    rig.connector._scheduler._adapters.prepare(
-        LoRARequest(lora.lora_name, lora.lora_int_id, lora.lora_path, load_inplace=True))
+    adapters.prepare(LoRARequest(  # somebody's request replaces the weights in place
+        lora.lora_name, lora.lora_int_id, lora.lora_path, load_inplace=True))
     rig.run()
     assert rig.hits == 0

@@ -31,7 +31,7 @@ def test_stages_store_and_load_their_own_layers(make_rig, filled, settle, specs,
     rig.generate([prompt(99, 40)], name="first")  # tells the scheduler what uneven stages hold
     attached(rig)
     rig.generate(prompts)
-    assert rig.hits == whole(prompts)
+    assert rig.hits == whole(prompts), rig.counts()
     rig.check_empty()
     one = make_rig(specs=specs, ranks=ranks)  # another geometry shares nothing
     one.generate(prompts)
