@@ -13,7 +13,7 @@ sys.path[:0] = [HERE, os.path.join(TESTS, "harness"),
 sys.path.append(os.path.join(TESTS, "process"))
 
 import engine_birth  # noqa: E402
-from daemon import Daemon  # noqa: E402
+from daemon_fixtures import make_daemon, start_daemon  # noqa: E402, F401
 from engine import Engine  # noqa: E402
 
 
@@ -22,30 +22,6 @@ def pytest_collection_finish(session):
     if any("make_engine" in item.fixturenames or "reference" in item.fixturenames
            for item in session.items) and not session.config.option.collectonly:
         engine_birth.begin_import(os.path.join(os.environ["KVSIDECAR_LOGS"], "sglang-parent.log"))
-
-
-@pytest.fixture
-def make_daemon(tmp_path):
-    made = []
-
-    def make(name="node", **settings):
-        made.append(Daemon(tmp_path / name, **settings))
-        return made[-1]
-
-    yield make
-    for daemon in made:
-        daemon.remove()
-
-
-@pytest.fixture
-def start_daemon(make_daemon):
-    """Starts one and waits until it takes pages."""
-    def begin(name="node", **settings):
-        daemon = make_daemon(name, **settings).start()
-        daemon.log_has(r"\bchunk_ready\b")
-        return daemon
-
-    return begin
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ sys.path[:0] = [HERE, os.path.join(TESTS, "harness"),
                 os.path.join(os.path.dirname(TESTS), "clients", "python")]
 sys.path.append(os.path.join(TESTS, "process"))
 
-from daemon import Daemon, built  # noqa: E402
+from daemon import built  # noqa: E402
 
 os.environ.setdefault("KVSIDECAR_LIBRARY", built("libkvsidecar-client.so.0"))
 
 import accounts  # noqa: E402
+from daemon_fixtures import make_daemon, start_daemon  # noqa: E402, F401
 from engine import Engine  # noqa: E402
 from waiting import eventually  # noqa: E402
 
@@ -32,30 +33,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "qwen3next" in item.name:
             item.add_marker(pytest.mark.skip(reason="linear attention needs AVX512-BF16 or AMX"))
-
-
-@pytest.fixture
-def make_daemon(tmp_path):
-    made = []
-
-    def make(name="node", **settings):
-        made.append(Daemon(tmp_path / name, **settings))
-        return made[-1]
-
-    yield make
-    for daemon in made:
-        daemon.remove()
-
-
-@pytest.fixture
-def start_daemon(make_daemon):
-    """Starts one and waits until it takes pages."""
-    def begin(name="node", **settings):
-        daemon = make_daemon(name, **settings).start()
-        daemon.log_has(r"\bchunk_ready\b")
-        return daemon
-
-    return begin
 
 
 @pytest.fixture

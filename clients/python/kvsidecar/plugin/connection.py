@@ -14,9 +14,9 @@ from ..status import LogLevel
 _GROUPS = uuid.UUID("6f0c9b1e-2f0e-5b0b-8f57-6b7673696465")  # of uuids made from engine ids
 
 
-def group_uuid(engine_id: str) -> bytes:
-    """The 16 bytes by which the processes of one engine know each other."""
-    return uuid.uuid5(_GROUPS, engine_id).bytes
+def group_uuid(own_id: str) -> bytes:
+    """The 16 bytes by which the processes of one start of an engine know each other."""
+    return uuid.uuid5(_GROUPS, own_id).bytes
 
 
 def open_client(socket: Optional[str], name: str, connect_timeout_s: float,
