@@ -7,6 +7,7 @@ import logging
 import uuid
 from typing import Any, Optional
 
+from .._core import Handle
 from ..client import LEVELS, Client
 from ..errors import LibraryNotFound, OpenFailed
 from ..status import LogLevel
@@ -42,3 +43,11 @@ def open_client(socket: Optional[str], name: str, connect_timeout_s: float,
                        "without it and attaches by itself as soon as one does",
                        socket or "the default socket", heard or "no answer")
     return client
+
+
+def accepted(handle: Handle, what: str, logger: logging.Logger) -> bool:
+    """Whether the daemon has taken a registration, or will when there is one; a refusal is said."""
+    if not handle.ok:
+        logger.error("kvsidecar: the daemon refused %s: %s %s. The engine serves without it.", what,
+                     handle.status.name, handle.text)
+    return handle.ok

@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Dict, List, Optional
 
 from .. import Layout, Region, Run
-from ..plugin.connection import group_uuid
+from ..plugin.connection import accepted, group_uuid
 from .facts import Facts
 from .identity import engine_of, space_of
 from .linker_memory import Device, follow, storages_of
@@ -91,19 +91,13 @@ class Registered:
         regions = device.register(client, storages, timeout_s)
         self.regions = list(regions.values())
         for region in self.regions:
-            if not region.ok:
-                logger.error("kvsidecar: the daemon refused the KV cache's memory (%d bytes): %s "
-                             "%s. The engine serves without it.", region.bytes, region.status.name,
-                             region.text)
+            if not accepted(region, f"the KV cache's memory ({region.bytes} bytes)", logger):
                 return False
         for pool in pools.values():
             runs = [Run(regions[piece.tensor.untyped_storage().data_ptr()], piece.base,
                         piece.stride, piece.length) for piece in pool.pieces]
             layout = client.register_layout(pool.blocks, runs, timeout=timeout_s)
-            if not layout.ok:
-                logger.error("kvsidecar: the daemon refused the layout of pool %s: %s %s. The "
-                             "engine serves without it.", pool.name, layout.status.name,
-                             layout.text)
+            if not accepted(layout, f"the layout of pool {pool.name}", logger):
                 self.layouts.clear()
                 return False
             self.layouts[pool.name] = layout

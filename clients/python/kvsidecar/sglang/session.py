@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import Client, Namespace, Status
-from ..plugin.connection import open_client
+from ..plugin.connection import accepted, open_client
 from .identity import Space
 from .settings import Settings
 
@@ -95,9 +95,7 @@ class Session:
             grouped = {"group": self._group.id, "group_size": self._group.size,
                        "rank": self._group.rank, "detach": bool(self._life)}
         made = client.attach(fields, coordinate=space.coordinate, timeout=timeout_s, **grouped)
-        if not made.ok:
-            logger.error("kvsidecar: the daemon refused the namespace of pool %s: %s %s. The "
-                         "engine serves without it.", space.pool, made.status.name, made.text)
+        if not accepted(made, f"the namespace of pool {space.pool}", logger):
             return False
         self._namespaces[name] = made
         return True

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from .. import COORDINATOR, Client, Namespace
 from ..identity import Coordinate
-from ..plugin.connection import group_uuid, open_client
+from ..plugin.connection import accepted, group_uuid, open_client
 from .identity import GroupSpace
 from .metrics import Recorder
 from .settings import Settings
@@ -83,10 +83,7 @@ class Session:
                 fields, group=group_uuid(self.settings.own_id), group_size=self._group_size,
                 rank=self._rank, coordinate=self._coordinates[space.group]
                 if self._coordinates is not None else None, detach=detached > 0, timeout=timeout_s)
-            if not namespace.ok:
-                logger.error("kvsidecar: the daemon refused the namespace of KV cache group %d: %s "
-                             "%s. The engine serves without it.", space.group,
-                             namespace.status.name, namespace.text)
+            if not accepted(namespace, f"the namespace of KV cache group {space.group}", logger):
                 return {}
             made[space.group] = namespace
         return made

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from .. import Layout, Region, Run, Status
+from ..plugin.connection import accepted
 from .identity import GroupSpace
 from .layout import LayerRun, group_runs, part_bytes
 from .loads import Ended, Loads
@@ -77,20 +78,14 @@ class WorkerSide:
         regions = self._device.register(client, storages_of(kv_caches), timeout_s)
         self._regions = list(regions.values())
         for region in self._regions:
-            if not region.ok:
-                logger.error("kvsidecar: the daemon refused the KV cache's memory (%d bytes): %s "
-                             "%s. The engine serves without it.", region.bytes, region.status.name,
-                             region.text)
+            if not accepted(region, f"the KV cache's memory ({region.bytes} bytes)", logger):
                 return False
         for space in self._spaces:
             layout = client.register_layout(
                 self._kv_config.num_blocks,
                 [Run(regions[run.storage], run.base, run.block_stride, run.length)
                  for run in runs[space.group]], timeout=timeout_s)
-            if not layout.ok:
-                logger.error("kvsidecar: the daemon refused the layout of KV cache group %d: %s "
-                             "%s. The engine serves without it.", space.group, layout.status.name,
-                             layout.text)
+            if not accepted(layout, f"the layout of KV cache group {space.group}", logger):
                 self._layouts.clear()
                 return False
             self._layouts[space.group] = layout
