@@ -31,7 +31,7 @@ struct Account {
 struct QueuedWrite {
   EntryId entry = kNoEntry;
   Hash128 hash;  // entry ids are used again: both must match
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, queued_ns = 0;
 };
 
 struct World {

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kReappendedShare =
     8;  // at most 1/8 of an unlinked segment's pages are written again
 constexpr size_t kStaleWritesMax = 32;
+constexpr uint64_t kYieldNs = 20'000'000;
 
 bool still_queued(const World& world, const QueuedWrite& write) {
   const EntryId entry = world.index.find(write.hash);
@@ -87,6 +88,14 @@ void write_ends(World& world, uint32_t space, uint64_t segment) {
     writer.segment = segment;
   }
   world.segments.set_open(writer.segment, writer.writes > 0);
+}
+
+// Both take the node's memory bandwidth, on a node without a GPU its cores too, and somebody waits
+// for the copies. A node that never stops copying writes all the same, that much later.
+bool yields_to_copies(const World& world, const QueuedWrite& write) {
+  return world.durable_waiters.empty() && world.now_ns - write.queued_ns < kYieldNs &&
+         std::any_of(world.worker_bytes.begin(), world.worker_bytes.end(),
+                     [](uint64_t bytes) { return bytes > 0; });
 }
 
 bool start_write(World& world, EntryId entry) {
@@ -182,7 +191,7 @@ bool queue_write(World& world, EntryId entry) {
   while (world.write_queue_bytes + bytes > world.limits.write_behind_bytes)
     if (!drop_coldest(world)) return false;
   page.flags |= kWriteQueued;
-  world.write_queue.push_back({entry, page.hash, bytes});
+  world.write_queue.push_back({entry, page.hash, bytes, world.now_ns});
   world.write_queue_bytes += bytes;
   ++world.writes_queued;
   world.count.writes_queued.add();
@@ -206,6 +215,7 @@ bool start_writes(World& world) {
       world.write_queue.pop_front();
       continue;
     }
+    if (yields_to_copies(world, write)) break;
     const bool limited = world.limits.write_bytes_per_s != 0;
     if (limited && tokens_now(world) <= 0) break;
     if (!start_write(world, write.entry)) break;

@@ -3,12 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kvsidecar {
 namespace {
 
 constexpr double kPriorPages = 50;       // weight of the mean of all classes
 constexpr double kEventsMax = 1u << 16;  // past this, older evidence counts half
+constexpr uint32_t kFitEveryMin = 1024;
+// A fit costs about 100 us. Small pools pay it often only while there is little to go by.
+constexpr uint32_t kFitEveryLater = 8192;
+constexpr uint32_t kFitShare = 4;  // of what was seen
 
 double width_of(uint32_t bucket) {
   return ReuseModel::bucket_floor(bucket + 1) - ReuseModel::bucket_floor(bucket);
@@ -21,7 +26,7 @@ ReuseModel::ReuseModel(uint32_t slots_max) : sample_(kSample) { resize(slots_max
 void ReuseModel::resize(uint32_t slots_max) {
   const double share = double{kSample} / (double{kSpan} * std::max<uint32_t>(1, slots_max));
   sample_below_ = share >= 1 ? UINT32_MAX : static_cast<uint32_t>(share * UINT32_MAX);
-  fit_every_ = std::max<uint32_t>(1024, slots_max / 32);
+  fit_every_ = std::max<uint32_t>(kFitEveryMin, slots_max / 32);
 }
 
 uint8_t ReuseModel::class_of(uint32_t uses, bool last) {
@@ -86,7 +91,9 @@ ReuseModel::Table ReuseModel::exposure(uint32_t request_now) const {
 }
 
 void ReuseModel::fit(uint32_t request_now) {
-  used_since_fit_ = 0;
+  used_ += std::exchange(used_since_fit_, 0);
+  const uint64_t share = std::min<uint64_t>(used_ / kFitShare, kFitEveryLater);
+  fit_every_ = std::max(fit_every_, static_cast<uint32_t>(share));
   const Table watched = exposure(request_now);
   std::array<double, kBuckets> mean;  // hits per page and request, all classes together
   for (uint32_t b = 0; b < kBuckets; ++b) {

@@ -66,6 +66,7 @@ class ReuseModel {
   uint32_t sample_below_ = 0;  // pages whose hashed tag is below are followed
   uint32_t fit_every_ = 0;
   uint32_t used_since_fit_ = 0;
+  uint64_t used_ = 0;  // before that
   std::vector<Followed> sample_;
   Table hits_{};    // used again at this age
   Table unused_{};  // left the sample at this age

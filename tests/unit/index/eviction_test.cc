@@ -348,6 +348,25 @@ TEST(ReuseModel, APageThatIsDueIsWorthMoreThanOneThatIsOverdue) {
   EXPECT_GT(model.worth(0, due), 10 * model.worth(1, due));
 }
 
+TEST(ReuseModel, FitsRarerTheMoreItHasSeen) {
+  ReuseModel model(1000);
+  int fits = 0;
+  const auto use = [&](uint32_t pages) {
+    fits = 0;
+    for (uint32_t page = 1; page <= pages; ++page) {
+      model.used(page, 0, page, ReuseModel::Kind::kInserted);
+      if (!model.fit_due()) continue;
+      model.fit(page);
+      ++fits;
+    }
+  };
+  use(4096);
+  EXPECT_EQ(fits, 4);
+  use(1 << 18);
+  use(1 << 18);
+  EXPECT_EQ(fits, (1 << 18) / 8192);
+}
+
 TEST(ReuseModel, AMissAndTheInsertionThatAnswersItAreOneUse) {
   ReuseModel once(1000);
   ReuseModel twice(1000);
