@@ -2,6 +2,7 @@
 """What SGLang calls pages, as the daemon knows them: keys as bytes, slots as page numbers."""
 from __future__ import annotations
 
+import binascii
 import hashlib
 from typing import Any, NamedTuple, Sequence
 
@@ -33,13 +34,13 @@ class Keys(NamedTuple):
 def pack_hashes(keys: Sequence[str]) -> Keys:
     """The keys of one call, at least one: page hashes become their 32 bytes, any other text (a
     draft's in older releases) a digest of itself. Misuse for a call that mixes the two."""
-    if set(map(len, keys)) == {HASH_CHARACTERS}:
-        try:
-            packed = bytes.fromhex("".join(keys))
-        except (ValueError, TypeError):
-            packed = b""
-        if len(packed) == len(keys) * HASH_CHARACTERS // 2:
-            return Keys(packed, HASH_CHARACTERS // 2, len(keys))
+    try:
+        packed = binascii.unhexlify("".join(keys))  # bytes.fromhex takes half as long again
+    except (ValueError, TypeError):
+        packed = b""
+    if len(packed) == len(keys) * HASH_CHARACTERS // 2 and \
+            set(map(len, keys)) == {HASH_CHARACTERS}:
+        return Keys(packed, HASH_CHARACTERS // 2, len(keys))
     if any(_is_hash(key) for key in keys):
         raise Misuse("keys holds page hashes and others; give one kind a call")
     packed = b"".join(hashlib.blake2b(str(key).encode("utf-8", "surrogatepass"),
