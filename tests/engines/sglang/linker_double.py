@@ -6,11 +6,15 @@ counts: what the linker has counted, as JSON, written anew when it has changed.
 poison: while this file exists every byte that was loaded is changed before the forward reads it.
 armed, reached, open: while `armed` exists a load stops before it begins: it writes into
 `reached` how many requests it is for, and goes on as soon as somebody opens the pipe `open`.
+blind, mute, broken: while it exists lookups find nothing, offloads store nothing, loads fail.
+
+Of several ranks each has paths of its own, with its number behind them.
 """
 import json
 import os
 
 import torch
+from linker_names import NAMES, of_rank
 
 from kvsidecar.sglang import Linker
 
@@ -18,12 +22,22 @@ from kvsidecar.sglang import Linker
 class WatchedLinker(Linker):
     def __init__(self, server_args, params, *, components, extra_config=None, forward_stream=None):
         extra = dict(extra_config)
-        self._paths = {name: extra.pop(name, "") for name in
-                       ("counts", "poison", "armed", "reached", "open")}
+        given = {name: extra.pop(name, "") for name in NAMES}
         self._told = None
         super().__init__(server_args, params, components=components, extra_config=extra,
                          forward_stream=forward_stream)
+        ranks = self._side.ranks
+        self._paths = {name: of_rank(path, ranks.tp_rank, ranks.tp_size)
+                       for name, path in given.items()}
+        self._fail_at("_put", "mute")
+        self._fail_at("_get", "broken")
         self._tell()
+
+    def _fail_at(self, call, name):
+        """Nobody is there to ask for it while that file exists."""
+        begin = getattr(self._side, call)
+        setattr(self._side, call,
+                lambda *arguments: None if self._there(name) else begin(*arguments))
 
     def _there(self, name):
         return os.path.exists(self._paths[name])
@@ -38,7 +52,7 @@ class WatchedLinker(Linker):
     def lookup(self, rid, transfers):
         lengths = super().lookup(rid, transfers)
         self._tell()
-        return lengths
+        return [] if self._there("blind") else lengths
 
     def start_layer_wise_loading(self):
         if self._side._loads._queued and self._there("armed"):

@@ -5,13 +5,15 @@ doesn't compute what is stored.
 Method: whole engines on a CPU with kvsidecar.sglang.Linker and a real daemon; the same prompts with
 and without; the daemon killed and stopped while the scheduler stands before a load (linker_double).
 """
-import json
 import os
 import shutil
 import sys
 
 import pytest
-from engine import EngineFailed, linker, model_path, prompt
+from engine import EngineFailed, model_path, prompt
+from linker_bed import (
+    ABORTED, LONG, LONG_PAGES, PAGE, PROMPTS, RESTORABLE, STANDS_S, Watch, flags, same,
+    wait_for_hits)
 from waiting import eventually
 
 # Behind all others: engines of the other kind have modules of the same names.
@@ -19,89 +21,12 @@ sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 from copies import AtCopy, claim_words  # noqa: E402
 
-PAGE = 64
-PLAIN, WATCHED = "kvsidecar.sglang:Linker", "linker_double:WatchedLinker"
-LONG = prompt(1, 1000)
-LONG_PAGES = 15
-PROMPTS = [LONG, LONG[:500] + prompt(2, 300), prompt(3, 700), prompt(4, 70), prompt(5, 20)]
-# How many tokens of each can be restored when all of them were stored.
-RESTORABLE = [15 * PAGE, 12 * PAGE, 10 * PAGE, PAGE, 0]
-ABORTED = "External KV cache load failed"
-STANDS_S = 60
 KILLS = 4
-
-
-class Watch:
-    """What the linker of an engine's process tells, and what it is told."""
-
-    def __init__(self, folder):
-        names = ("counts", "poison", "armed", "reached", "open")
-        self.paths = {name: str(folder / name) for name in names}
-        os.mkfifo(self.paths["open"])
-
-    def counts(self):
-        if not os.path.exists(self.paths["counts"]):
-            return {}
-        with open(self.paths["counts"], encoding="utf-8") as file:
-            return json.load(file)
-
-    def make(self, name):
-        with open(self.paths[name], "w", encoding="utf-8"):
-            pass
-
-    def remove(self, *names):
-        for name in names:
-            if os.path.exists(self.paths[name]):
-                os.unlink(self.paths[name])
-
-    def loading(self):
-        """Requests whose load stood at the gate."""
-        with open(self.paths["reached"], encoding="utf-8") as file:
-            return int(file.read())
-
-    def open_gate(self):
-        with open(self.paths["open"], "wb"):
-            pass
-
-    def all_stored(self):
-        """Until SGLang has heard of every offload that it began."""
-        def settled():
-            counts = self.counts()
-            return counts.get("offloads") and \
-                counts["offloads"] == counts["stored"] + counts["not_stored"]
-        eventually(settled, "offloads are told", seconds=STANDS_S)
 
 
 @pytest.fixture
 def watch(tmp_path):
     return Watch(tmp_path)
-
-
-def flags(daemon, watch=None, **extra):
-    """Patience: lookups wait for a machine that is busy with other things."""
-    settings = dict(socket=getattr(daemon, "socket", daemon), lookup_us=100_000, on_reset="keep",
-                    **extra)
-    return linker(WATCHED, **watch.paths, **settings) if watch else linker(PLAIN, **settings)
-
-
-def same(outputs, wanted):
-    return [output.ids for output in outputs] == [want.ids for want in wanted] and all(
-        got == pytest.approx(want, abs=1e-4)
-        for output, wanted in zip(outputs, wanted)
-        for got, want in zip(output.logprobs, wanted.logprobs))
-
-
-def wait_for_hits(engine, watch, want):
-    """The daemon is used again, or for the first time."""
-    def restored():
-        engine.generate([LONG])
-        watch.all_stored()
-        engine.flush_cache()
-        output = engine.generate([LONG])
-        assert same(output, want[:1])
-        return output[0].cached == LONG_PAGES * PAGE
-
-    eventually(restored, "pages are restored", seconds=STANDS_S)
 
 
 @pytest.mark.parametrize("model", ["llama", "mellum"])

@@ -20,6 +20,8 @@ from sglang.srt.mem_cache.hybrid_cache import linker_pool_assembler
 from sglang.srt.mem_cache.unified_cache import unified_cache_linker
 from waiting import eventually
 
+from kvsidecar.sglang.linker_lives import ROUND
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 FAKE = os.path.join(HERE, "..", "..", "python", "sglang", "fake", "sglang", "srt", "mem_cache")
 COUNT = 6
@@ -161,15 +163,21 @@ def test_each_rank_stores_its_own_states_beside_latent_attention(ranks, start_da
     assert got[0]["kv"] == got[1]["kv"] == want[0]["kv"]
 
 
-def test_ranks_detach_together(ranks, start_daemon, model):
+def test_ranks_detach_together_each_time(ranks, start_daemon, model):
+    """Also when they come back into namespaces that they have left."""
     ranks.both("make", kind="mha", model=model, socket=start_daemon().socket)
-    ranks.both("fill", seed=1)
-    assert ranks.both("offload", first=1, count=COUNT) == [True, True]
-    ranks.both("reset")
-    assert ranks.both("lookup", count=COUNT, rid="before") == [[], []]
-    eventually(lambda: ranks.both("offload", first=1, count=COUNT) == [True, True],
-               "the new namespaces are attached")
-    assert ranks.both("found", count=COUNT, rid="after") == [list(range(1, COUNT + 1))] * 2
+    for number in range(ROUND + 2):
+        ranks.both("fill", seed=number)
+        want = ranks.both("read", first=1, count=COUNT)
+        eventually(lambda: ranks.both("offload", first=1, count=COUNT) == [True, True],
+                   "the new namespaces are attached")
+        ranks.both("wipe")
+        assert ranks.both("found", count=COUNT, rid=f"after {number}") == \
+            [list(range(1, COUNT + 1))] * 2
+        assert ranks.both("load", first=20, count=COUNT, rid=f"after {number}") == [True, True]
+        assert ranks.both("read", first=20, count=COUNT) == want
+        ranks.both("reset")
+        assert ranks.both("lookup", count=COUNT, rid=f"before {number}") == [[], []]
 
 
 def test_ranks_without_their_daemon_answer_alike(ranks, start_daemon, model):

@@ -287,6 +287,32 @@ class Engine:
         return index, self.linker.finish_layer_wise_loading(index)
 
 
+PAGES, OTHERS = list(range(1, 9)), list(range(21, 29))  # of eight keys, and where they go
+
+
+def eight_keys(seed="prompt"):
+    return hashes(len(PAGES), seed)
+
+
+def loads_right(engine, rid):
+    """Finds what was stored of PAGES, loads it elsewhere and has the same bytes."""
+    want = engine.read(PAGES)
+    assert engine.found(eight_keys(), rid) == list(range(1, 9))
+    assert engine.load(eight_keys(), OTHERS, rid=rid) and engine.forward()[1]
+    return all((got == page).all() for got, page in zip(engine.read(OTHERS), want))
+
+
+def loading_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "kvsidecar-loads"]
+
+
+def sessions(daemon):
+    """Of engines, in the daemon."""
+    from kvsidecar import Client
+    with Client(daemon.socket) as operator:
+        return operator.stat().result().json()["sessions"] - 1
+
+
 def wait_until(condition):
     """Its value as soon as it is true; what it waits for is another process's doing."""
     from waiting import eventually

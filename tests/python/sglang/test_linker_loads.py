@@ -13,6 +13,7 @@ import pytest
 from sglang.srt.mem_cache.unified_cache.unified_cache_linker import LayerWiseLoadCounter
 
 from kvsidecar import Status
+from kvsidecar.errors import Misuse
 from kvsidecar.sglang.linker_loads import Loads
 from kvsidecar.sglang.linker_transfers import Pages
 
@@ -71,6 +72,11 @@ class Bench:
         self.loads.queue("r", list(pages), (7,))
         return self.loads.start(self.begin, timeout_s)
 
+    def finish(self, index):
+        """The one batch that ended."""
+        batch, = self.loads.finish(index)
+        return batch
+
     def layers(self, index=0):
         """What has been told about each: True, False, or None for nothing yet."""
         return [future.exception() is None if future.done() else None
@@ -92,7 +98,7 @@ def test_layers_are_told_one_by_one(bench):
     assert seen == [0, 0, 1, 1, 2, 3]
     bench.gets["kv"].end()
     bench.loads.step()
-    assert bench.loads.finish(index).whole
+    assert bench.finish(index).whole
 
 
 def test_a_layer_needs_all_pools_that_have_runs_in_it(bench):
@@ -112,14 +118,14 @@ def test_progress_of_everything_isnt_yet_an_end(bench):
     assert bench.layers() == [True] * 3 and not bench.loads._batches[index].ended.is_set()
     bench.gets["kv"].end()
     assert bench.loads.step() == (False, True)
-    assert bench.loads.finish(index).whole
+    assert bench.finish(index).whole
 
 
 def test_an_answer_is_news_of_all_layers(bench):
     index = bench.start(bench.pages(bench.kv, 1))
     bench.gets["kv"].end()
     bench.loads.step()
-    batch = bench.loads.finish(index)
+    batch = bench.finish(index)
     assert batch.whole and batch.leases == [7]
 
 
@@ -130,7 +136,7 @@ def test_a_page_that_is_missing_fails_what_is_left(bench):
     bench.gets["kv"].end(Status.MISS)
     bench.loads.step()
     assert bench.layers() == [True, False, False]
-    batch = bench.loads.finish(index)
+    batch = bench.finish(index)
     assert not batch.whole and "1 of 2 pages MISS" in batch.failure
 
 
@@ -144,7 +150,7 @@ def test_a_failure_of_one_pool_gives_the_others_up_and_waits_for_them(bench):
     assert not bench.loads._batches[index].ended.is_set(), "kv may still be written"
     bench.gets["kv"].end()
     bench.loads.step()
-    assert not bench.loads.finish(index).whole
+    assert not bench.finish(index).whole
 
 
 def test_all_layers_are_resolved_at_the_deadline_and_the_batch_only_when_it_is_at_rest(bench):
@@ -160,12 +166,12 @@ def test_all_layers_are_resolved_at_the_deadline_and_the_batch_only_when_it_is_a
     assert not batch.ended.is_set()
     bench.gets["kv"].end()  # whole, but too late for the forward
     bench.loads.step()
-    assert not bench.loads.finish(index).whole
+    assert not bench.finish(index).whole
 
 
 def test_finish_waits_for_the_thread(bench):
     index = bench.start(bench.pages(bench.kv, 1))
-    finished = linker_scene.in_thread(lambda: bench.loads.finish(index))
+    finished = linker_scene.in_thread(lambda: bench.finish(index))
     bench.loads.step()
     assert finished.running()
     bench.gets["kv"].end()
@@ -181,12 +187,12 @@ def test_pages_of_one_pool_are_one_operation(bench):
     assert len(bench.gets["kv"].pages.keys) == 3 * 32
     bench.gets["kv"].end()
     bench.loads.step()
-    assert bench.loads.finish(index).leases == [1, 2]
+    assert bench.finish(index).leases == [1, 2]
 
 
 def test_nothing_queued_starts_nothing(bench):
     assert bench.loads.start(bench.begin, 1.0) == -1
-    assert bench.loads.finish(-1) is None
+    assert bench.loads.finish(-1) == []
     assert bench.counter.producer_index == -1
 
 
@@ -202,7 +208,7 @@ def test_a_load_that_cant_begin_fails_at_once(bench, begin):
     bench.loads.queue("r", [bench.pages(bench.kv, 1)], (7,))
     index = bench.loads.start(begin, 1.0)
     assert bench.loads.step() == (False, True)
-    batch = bench.loads.finish(index)
+    batch = bench.finish(index)
     assert not batch.whole and batch.leases == [7]
 
 
@@ -214,8 +220,8 @@ def test_an_operation_that_raises_ends_its_batch_alone(bench):
     broken.end()
     bench.gets["kv"].end()
     bench.loads.step()
-    assert not bench.loads.finish(first).whole
-    assert bench.loads.finish(second).whole
+    assert not bench.finish(first).whole
+    assert bench.finish(second).whole
 
 
 def test_quiescing_gives_everything_up_and_waits(bench):
@@ -230,3 +236,81 @@ def test_quiescing_gives_everything_up_and_waits(bench):
     bench.loads.step()
     assert sorted(lease for batch in quiesced() for lease in batch.leases) == [1, 2]
     assert bench.loads.start(bench.begin, 1.0) == -1
+
+
+# What must never be taken for a load that has landed.
+
+
+def test_a_start_that_fails_is_told_as_a_failed_load(bench):
+    bench.loads.queue("r", [bench.pages(bench.kv, 1)], (7,))
+    bench.counter.update_producer = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        bench.start(bench.pages(bench.kv, 2))
+    assert not bench.finish(-1).whole, "SGLang hears -1, and its forward waited for nothing"
+    assert bench.loads.finish(-1) == [], "once"
+
+
+def test_a_batch_whose_index_is_forgotten_is_waited_for_by_the_next_finish(bench):
+    bench.start(bench.pages(bench.kv, 1))
+    early = bench.gets["kv"]
+    second = bench.start(bench.pages(bench.kv, 2))
+    bench.gets["kv"].end()
+    finished = linker_scene.in_thread(lambda: bench.loads.finish(second))
+    bench.loads.step()
+    assert finished.running(), "the earlier one may still be written"
+    early.end(Status.MISS)
+    bench.loads.step()
+    assert [batch.whole for batch in finished()] == [False, True]
+
+
+def test_an_index_that_was_never_given_stands_for_all(bench):
+    bench.start(bench.pages(bench.kv, 1))
+    finished = linker_scene.in_thread(lambda: bench.loads.finish(-1))
+    bench.loads.step()
+    assert finished.running()
+    bench.gets["kv"].end()
+    bench.loads.step()
+    assert [batch.whole for batch in finished()] == [True]
+
+
+def test_a_batch_that_cant_be_looked_at_isnt_at_rest_before_its_operations_are(bench):
+    index = bench.start(bench.pages(bench.kv, 1), bench.pages(bench.swa, 2))
+    bench.gets["swa"].result = lambda: 1 / 0
+    bench.gets["swa"].end()
+    bench.loads.step()
+    assert bench.layers() == [False] * 3 and bench.gets["kv"].cancelled
+    assert not bench.loads._batches[index].ended.is_set(), "kv may still be written"
+    bench.gets["kv"].end()
+    bench.loads.step()
+    assert not bench.finish(index).whole
+
+
+def test_a_client_that_was_closed_writes_nothing_any_more(bench):
+    class Closed(Get):
+        @property
+        def finished(self):
+            raise Misuse("the client is closed")
+
+    bench.loads.queue("r", [bench.pages(bench.kv, 1)], (7,))
+    index = bench.loads.start(Closed, 1.0)
+    assert bench.loads.step() == (False, True)
+    assert not bench.finish(index).whole
+
+
+@pytest.mark.parametrize("status, doubtful", [
+    (Status.MISS, []), (Status.UNAVAILABLE, []), (Status.CORRUPT, [b"a" * 32]),
+    (Status.MEMORY_FAULT, [b"a" * 32])])
+def test_only_pages_that_a_lookup_would_offer_again_are_doubtful(bench, status, doubtful):
+    index = bench.start(Pages(bench.kv, b"a" * 32 + b"b" * 32, 32, [1, 2]))
+    bench.gets["kv"].end(status)
+    bench.loads.step()
+    assert bench.finish(index).doubtful_keys == doubtful
+
+
+def test_all_pages_of_a_batch_that_came_too_late_are_doubtful(bench):
+    index = bench.start(bench.pages(bench.kv, 1, 2))
+    bench.now += SECOND
+    bench.loads.step()
+    bench.gets["kv"].end()
+    bench.loads.step()
+    assert len(bench.finish(index).doubtful_keys) == 2

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from kvsidecar import Status
-from kvsidecar.sglang import linker_lookups
+from kvsidecar.sglang import linker_question
 from kvsidecar.sglang.linker_lookups import AGAIN_NS, AVOIDED_NS, SILENT_NS, Lookups
 from kvsidecar.sglang.linker_transfers import Asked
 from kvsidecar.status import Place
@@ -58,7 +58,7 @@ class Scene:
                 scene.asked.append((keys, self.options))
                 return scene.answers.pop(0) if scene.answers else Answer()
 
-        monkeypatch.setattr(linker_lookups, "PreparedLookup", Prepared)
+        monkeypatch.setattr(linker_question, "PreparedLookup", Prepared)
         self.client = SimpleNamespace(epoch=1, connected=True, release=self.release)
         self.namespaces = {name: SimpleNamespace() for name in ("kv", *sources)}
         pools = {name: SimpleNamespace(name=name, source=name) for name in ("kv", *sources)}
@@ -195,6 +195,83 @@ def test_an_answer_moves_with_the_tail(scene):
     assert scene.lengths(first=1) == [1, 2, 3] and len(scene.asked) == 1
 
 
+def test_a_tail_without_its_last_page_is_part_of_the_same_question(scene):
+    """With some policies SGLang asks about a whole prompt, and then without the last token."""
+    late = Answer()
+    scene.answers = [late]
+    assert scene.lengths(pages=4) == [] and scene.lengths(pages=3) == []
+    late.give(HOST * 4)
+    assert scene.lengths(pages=3) == [1, 2, 3]
+    assert scene.lengths(pages=4) == [1, 2, 3, 4]
+    assert scene.lengths(pages=3, first=1) == [1, 2] and len(scene.asked) == 1
+
+
+def test_an_answer_that_says_nothing_about_a_part_isnt_asked_for_again(scene):
+    scene.answers = [Answer(MISS * 4)]
+    assert scene.lengths(pages=4) == [] and scene.lengths(pages=3) == []
+    assert len(scene.asked) == 1
+
+
+def test_a_part_that_ends_before_what_is_held_is_another_question(hybrid):
+    beside(hybrid, Answer(HOST * 4, restorable=[2, 4]), Answer(HOST * 4), Answer(HOST * 4))
+    assert hybrid.lengths(swa=2, mamba=1) == [2, 4]
+    beside(hybrid, Answer(HOST * 3, restorable=[2], lease=8), Answer(HOST * 3), Answer(HOST * 3))
+    assert hybrid.lengths(pages=3, swa=2, mamba=1) == [2]
+    assert hybrid.released == [7] and hybrid.lookups.taken("r").leases == (8,)
+
+
+def test_a_longer_window_is_another_question(hybrid):
+    beside(hybrid, Answer(HOST * 2, restorable=[2]), Answer(HOST * 2), Answer(MISS + HOST))
+    assert hybrid.lengths(pages=2, swa=1, mamba=1) == [2]
+    beside(hybrid, Answer(HOST * 2, restorable=[]), Answer(HOST * 2), Answer(MISS + HOST))
+    assert hybrid.lengths(pages=2, swa=2, mamba=1) == []
+
+
+def test_an_idle_engine_sleeps_for_what_it_hasnt_seen(scene):
+    slow = Answer()
+    slept = []
+
+    def wait(nanoseconds):
+        slept.append(nanoseconds)
+        slow.give(HOST * 4)
+
+    slow.wait = wait
+    scene.answers = [slow, Answer(HOST * 4)]
+    keys = b"".join(bytes((page,)) * 32 for page in range(4))
+    assert scene.lookups.lengths("r", Asked(keys, 32, {}), scene.now, 10**12) == [1, 2, 3, 4]
+    assert len(slept) == 1 and slept[0] <= 10**12
+    assert scene.lookups.lengths("s", Asked(keys, 32, {}), scene.now, 0) == [1, 2, 3, 4]
+    assert len(slept) == 1, "an engine that computes doesn't"
+
+
+def test_pages_are_avoided_each_for_its_time(scene):
+    scene.answers = [Answer(HOST * 4) for _ in range(3)]
+    scene.lookups.avoid([bytes((1,)) * 32])
+    scene.now += AVOIDED_NS // 2
+    scene.lookups.avoid([bytes((3,)) * 32])
+    scene.lookups.avoid([])
+    assert scene.lengths(rid="a") == [1]
+    scene.now += AVOIDED_NS // 2
+    assert scene.lengths(rid="b") == [1, 2, 3]
+    scene.now += AVOIDED_NS // 2
+    assert scene.lengths(rid="c") == [1, 2, 3, 4]
+
+
+def test_who_isnt_asked_about_any_more_keeps_no_lease(scene):
+    """A request whose answer came too late is computed, and holds up nobody else's lease."""
+    late = Answer()
+    scene.answers = [late, Answer(HOST * 4, lease=8)]
+    assert scene.lengths(rid="computed") == []
+    scene.lookups.next_batch()
+    assert scene.lengths(rid="waiting") == [1, 2, 3, 4]
+    late.give(HOST * 4, lease=7)
+    scene.lookups.next_batch()
+    assert scene.released == [7]
+    assert scene.lengths(rid="waiting") == [1, 2, 3, 4] and len(scene.asked) == 2
+    scene.lookups.next_batch()
+    assert scene.lengths(rid="waiting") and len(scene.asked) == 2 and scene.released == [7]
+
+
 def test_other_keys_are_another_question(scene):
     scene.answers = [Answer(HOST * 4, lease=7), Answer(HOST * 5, lease=8)]
     scene.lengths()
@@ -202,7 +279,7 @@ def test_other_keys_are_another_question(scene):
 
 
 def test_what_lies_beyond_the_longest_question_isnt_asked_about(scene, monkeypatch):
-    monkeypatch.setattr(linker_lookups.PreparedLookup, "keys_max", 4)
+    monkeypatch.setattr(linker_question.PreparedLookup, "keys_max", 4)
     scene.answers = [Answer(HOST * 4)]
     assert scene.lengths(pages=6) == [1, 2, 3, 4]
     assert scene.lengths(pages=6) == [1, 2, 3, 4] and len(scene.asked) == 1
@@ -260,6 +337,16 @@ def test_a_state_in_the_store_isnt_offered_yet(hybrid):
     hybrid.now += AGAIN_NS
     beside(hybrid, Answer(HOST * 4, restorable=[2, 4]), Answer(HOST * 4), Answer(HOST * 4))
     assert hybrid.lengths(swa=2, mamba=1) == [2, 4]
+
+
+@pytest.mark.parametrize("swa, mamba, told", [
+    # swa whole at the ends of 1 and 3 pages, states at 1 and 2: 1, not 2
+    (HOST + STORE + HOST * 2, HOST * 2 + STORE * 2, [1]),
+    (HOST * 4, HOST * 4, [1, 2, 3, 4]), (STORE * 4, HOST * 4, []), (HOST * 4, STORE * 4, []),
+    (STORE * 2 + HOST * 2, STORE * 3 + HOST, [4])])
+def test_what_all_pools_have_at_the_same_end_is_told(hybrid, swa, mamba, told):
+    beside(hybrid, Answer(HOST * 4), Answer(mamba), Answer(swa))
+    assert hybrid.lengths(swa=2, mamba=1) == told
 
 
 def test_a_window_counts_from_its_first_page(hybrid):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kvsidecar import Status
+from kvsidecar.errors import Misuse
 from kvsidecar.sglang.linker_offloads import KNOWN_MAX, KNOWN_NS, Known, Offloads
 from kvsidecar.sglang.linker_transfers import Pages, split
 
@@ -166,3 +167,26 @@ def test_a_clear_by_others_is_noticed(bench):
     bench.submit(pages(KV, 1))
     bench.puts[0].end(Status.STALE_NAMESPACE)
     assert not bench.offloads.pop() and bench.offloads.stale
+
+
+def test_what_an_earlier_daemon_stored_isnt_known_of_the_next(bench):
+    bench.offloads.epoch = 1
+    bench.submit(pages(KV, 1))
+    bench.puts[0].end()
+    bench.offloads.epoch = 2  # before anybody has looked
+    assert bench.offloads.pop()
+    bench.submit(pages(KV, 1))
+    assert len(bench.puts) == 2
+
+
+def test_an_offload_whose_client_was_closed_is_told_and_given_up(bench):
+    class Closed(Put):
+        @property
+        def finished(self):
+            raise Misuse("the client is closed")
+
+    bench.offloads.submit([pages(KV, 1)], Closed)
+    assert bench.offloads.completed() == 1 and not bench.offloads.pop()
+    bench.offloads.submit([pages(KV, 1)], Closed)
+    bench.submit(pages(KV, 2))
+    assert bench.offloads.give_up_all() == 2 and bench.puts[0].cancelled

@@ -4,6 +4,8 @@ layers read them, and memory that isn't laid out so is refused.
 
 Method: entries as SGLang gives them, over tensors of numpy memory; transfers of SGLang's shape.
 """
+import fcntl
+import os
 from types import SimpleNamespace
 
 import numpy
@@ -14,7 +16,7 @@ from linker_scene import (
 from sglang.srt.mem_cache.hybrid_cache.linker_pool_assembler import DevicePoolEntry, DevicePoolGroup
 
 from kvsidecar.errors import Misuse
-from kvsidecar.sglang.linker_memory import HostDevice, device_for, follow
+from kvsidecar.sglang.linker_memory import SHARED_MEMORY, HostDevice, device_for, follow
 from kvsidecar.sglang.linker_pools import assembled, device_pools, layout_text
 from kvsidecar.sglang.linker_transfers import asked, expanded
 
@@ -180,6 +182,27 @@ def test_memory_that_shared_memory_has_no_room_for_stays_where_it_is(monkeypatch
     monkeypatch.setattr(HostDevice, "_room", staticmethod(lambda: 8 * PAGE * ROW_BYTES - 1))
     assert HostDevice().share({"kv": kvcache.buffers}) == []
     assert caplog.text.count("larger /dev/shm") == 1
+
+
+def test_ranks_take_shared_memory_one_after_the_other(monkeypatch):
+    """Room that two of them see is taken by the first: the second would be killed."""
+    kvcache, seen = MHATokenToKVPool(8), []
+
+    def another_rank_waits():
+        fd = os.open(SHARED_MEMORY, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    share = Storage._share_fd_cpu_
+    monkeypatch.setattr(Storage, "_share_fd_cpu_",
+                        lambda storage: seen.append(another_rank_waits()) or share(storage))
+    assert HostDevice().share({"kv": kvcache.buffers}) and all(seen)
+    assert not another_rank_waits()
 
 
 def test_memory_of_another_device_is_refused():

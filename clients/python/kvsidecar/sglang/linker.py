@@ -55,12 +55,15 @@ class Linker(UnifiedCacheLinker):  # type: ignore[misc]
 
     def lookup(self, rid: str, transfers: Any) -> List[int]:
         """All restorable prefixes of the transfers' keys, in pages; [] where the answer isn't there
-        within lookup_us, or idle_lookup_us of an engine that computes nothing. Takes no longer."""
+        within lookup_us, or idle_lookup_us of an engine that computes nothing. Takes no longer.
+        SGLang computes what isn't found and doesn't ask again: an idle engine, for which nobody
+        waits, gives the daemon the time to wake up rather than lose the prefix."""
         return self._guarded(lambda: self._side.lookup(rid, transfers), [])
 
     def load(self, rid: str, transfers: Any) -> bool:
         """Queues. False: the engine computes. With one rank that is also so where the daemon that
-        answered has gone; with several the answer depends on the transfers alone."""
+        answered has gone or the pages can't be asked for any more; with several the answer depends
+        on the transfers alone."""
         return self._guarded(lambda: self._side.load(rid, transfers), False)
 
     def start_layer_wise_loading(self) -> int:
@@ -68,9 +71,10 @@ class Linker(UnifiedCacheLinker):  # type: ignore[misc]
         return self._guarded(self._side.start, -1)
 
     def finish_layer_wise_loading(self, counter_index: int) -> bool:
-        """Waits until the batch writes nothing any more. False: a page didn't come, or not in time;
-        its blocks hold anything, and SGLang aborts the requests that loaded. May wait past
-        load_timeout for a daemon that stopped while it copied, until its supervisor ends it."""
+        """Waits until the batch writes nothing any more, nor any batch that began before it. False:
+        a page didn't come, or not in time, or the start itself failed; the blocks hold anything,
+        and SGLang aborts the requests that loaded. May wait past load_timeout for a daemon that
+        stopped while it copied, until its supervisor ends it."""
         return self._guarded(lambda: self._side.finish(counter_index), False)
 
     def cancel_queued_load(self, rid: str) -> bool:
@@ -89,7 +93,9 @@ class Linker(UnifiedCacheLinker):  # type: ignore[misc]
         return self._guarded(self._side.pop_offload, False)
 
     def reset(self) -> None:
-        """Ends all transfers; then what on_reset says. Waits as finish_layer_wise_loading does."""
+        """Ends all transfers; then what on_reset says, and where the weights have another
+        weight_version since, pages of that version only. Waits as finish_layer_wise_loading does,
+        and with on_reset = clear for the daemon's answer, attach_timeout at most."""
         self._guarded(self._side.reset, None)
 
     def close(self) -> None:

@@ -5,89 +5,26 @@ layer by a thread of their own.
 From start() until finish() has returned the pages are the daemon's. A layer of a batch is told as
 done when all its runs are in place, and all layers are resolved by the batch's deadline, failed
 ones included: the forward waits on them without a limit. A batch has ended only when nothing can be
-written any more: its answers came, what hadn't begun was revoked, or the daemon is dead.
+written any more: its answers came, what hadn't begun was revoked, or the daemon is dead. Whatever
+goes wrong in between, a load counts as failed rather than as landed.
 """
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from .. import Op, Status
-from .linker_transfers import Pages, split
+from .. import Op
+from ..errors import Misuse
+from .linker_batch import Batch, LoadFailed, Part, Queued, merged
+from .linker_transfers import Pages
 
 logger = logging.getLogger("sglang.kvsidecar")
 
 STEP_S = 100e-6  # between two looks at a batch in flight
 STEPS_FAST = 200  # after that many looks without news they become rarer
 STEP_SLOW_S = 1e-3
-
-
-class LoadFailed(Exception):
-    """What the layers of a batch end with."""
-
-
-class Queued(NamedTuple):
-    """One request's load."""
-
-    pages: List[Pages]
-    leases: Tuple[int, ...]
-
-
-class Part:
-    """What a batch loads into one pool."""
-
-    __slots__ = ("pool", "op", "pages")
-
-    def __init__(self, pages: Pages, op: Op) -> None:
-        self.pool, self.op, self.pages = pages.pool, op, pages
-
-    @property
-    def keys(self) -> List[bytes]:
-        return split(self.pages)
-
-    @property
-    def count(self) -> int:
-        return len(self.pages.blocks)
-
-    def runs(self) -> int:
-        """In place, of each page."""
-        return int(self.op.progress)
-
-    @property
-    def failure(self) -> Optional[str]:
-        """Of a finished one: why it isn't whole."""
-        result = self.op.result()
-        if result.ok and result.succeeded == self.count:
-            return None
-        bad = [status for status in result._items if status > Status.EXISTS]
-        status = Status(bad[0]) if bad else result.status
-        return (f"pool {self.pool.name}: {len(bad) or self.count} of {self.count} pages "
-                f"{status.name} {result.text}").rstrip()
-
-
-class Batch:
-    """The loads of one forward."""
-
-    __slots__ = ("index", "parts", "layers", "leases", "deadline_ns", "landed", "failure", "late",
-                 "told", "ended", "began_ns")
-
-    def __init__(self, index: int, layers: int, began_ns: int, deadline_ns: int) -> None:
-        self.index, self.layers = index, layers
-        self.began_ns, self.deadline_ns = began_ns, deadline_ns
-        self.parts: List[Part] = []
-        self.leases: List[int] = []
-        self.landed = 0  # layers that were told as done
-        self.failure: Optional[str] = None
-        self.late = False  # it failed at its deadline
-        self.told = False  # the layers that are left were told as failed
-        self.ended = threading.Event()
-
-    @property
-    def whole(self) -> bool:
-        """Of an ended one."""
-        return self.failure is None and self.landed == self.layers
 
 
 class Loads:
@@ -99,6 +36,7 @@ class Loads:
         self._clock = clock
         self._queued: Dict[str, Queued] = {}
         self._batches: Dict[int, Batch] = {}  # begun, until finish
+        self._lost = False  # queued ones whose start has failed; nobody has heard of it yet
         self._running: List[Batch] = []  # of the thread
         self._handed: List[Batch] = []  # to the thread
         self._lock = threading.Lock()
@@ -121,14 +59,16 @@ class Loads:
         if not self._queued:
             return -1
         queued, self._queued = self._queued, {}
+        self._lost = True
         index = int(self._counter.update_producer())
         now = self._clock()
         batch = Batch(index, self._counter.num_layers, now, now + int(timeout_s * 1e9))
         self._batches[index] = batch
+        self._lost = False
         try:
             for load in queued.values():
                 batch.leases += load.leases
-            for pages in _merged(queued.values()):
+            for pages in merged(queued.values()):
                 op = begin(pages)
                 if op is None:
                     batch.failure = "no daemon"
@@ -141,13 +81,23 @@ class Loads:
             self._handed.append(batch)
         return index
 
-    def finish(self, index: int) -> Optional[Batch]:
-        """Waits until nothing is written any more; the batch, None: there is none of that index."""
-        batch = self._batches.pop(index, None)
-        if batch is None:
-            return None
-        landed = self._counter.finish(index)
-        batch.ended.wait()
+    def finish(self, index: int) -> List[Batch]:
+        """Waits until nothing of the batch is written any more, nor of any that began before it
+        and was forgotten. An index that wasn't given stands for all that have begun."""
+        known = index in self._batches
+        ended = [self._finished(one) for one in sorted(self._batches) if one <= index or not known]
+        if self._lost:
+            self._lost = False
+            ended.append(Batch.lost())
+        return ended
+
+    def _finished(self, index: int) -> Batch:
+        batch = self._batches.pop(index)
+        landed = False
+        try:
+            landed = self._counter.finish(index)
+        finally:
+            batch.ended.wait()
         if not landed and batch.failure is None:
             batch.failure = "a layer failed"
         return batch
@@ -163,11 +113,8 @@ class Loads:
         self._queued.clear()
         for batch in list(self._batches.values()):
             batch.deadline_ns = 0
-        for index in list(self._batches):
-            found = self.finish(index)
-            if found is not None:
-                given_up.append(found)
-        return given_up
+        self._lost = False
+        return given_up + [self._finished(index) for index in sorted(self._batches)]
 
     # The loads' own thread.
 
@@ -184,10 +131,10 @@ class Loads:
                 at_rest = self._at_rest(batch)
                 if at_rest:
                     self._resolve(batch)
-            except Exception as error:  # of a client that was closed: then nothing is written
-                logger.exception("kvsidecar: a load was lost")
-                batch.failure, at_rest = f"it was lost: {error}", True
-                self._counter.fail(batch.index, LoadFailed(batch.failure))
+            except Exception as error:
+                if not batch.told:
+                    logger.exception("kvsidecar: a load was lost")
+                at_rest = self._lose(batch, f"it was lost: {error}")
             if at_rest:
                 self._running.remove(batch)
                 batch.ended.set()
@@ -220,6 +167,12 @@ class Loads:
             if not part.op.finished:
                 part.op.cancel()
 
+    def _lose(self, batch: Batch, why: str) -> bool:
+        """The same where looking at it has failed; whether it is at rest."""
+        batch.failure, batch.told = batch.failure or why, True
+        self._counter.fail(batch.index, LoadFailed(batch.failure))
+        return all([_given_back(part.op) for part in batch.parts])
+
     @staticmethod
     def _at_rest(batch: Batch) -> bool:
         return all([part.op.finished for part in batch.parts])
@@ -231,15 +184,16 @@ class Loads:
         self._follow(batch)
 
 
-def _merged(loads: Any) -> List[Pages]:
-    """Pages of one pool are loaded by one operation, so that it goes layer by layer over all."""
-    by_pool: Dict[Tuple[str, int], List[Pages]] = {}
-    for load in loads:
-        for pages in load.pages:
-            by_pool.setdefault((pages.pool.name, pages.key_bytes), []).append(pages)
-    return [Pages(found[0].pool, b"".join(pages.keys for pages in found), found[0].key_bytes,
-                  [block for pages in found for block in pages.blocks])
-            for found in by_pool.values()]
+def _given_back(op: Op) -> bool:
+    """Gives it up; whether it writes nothing any more. Not knowing is no."""
+    try:
+        if not op.finished:
+            op.cancel()
+        return op.finished
+    except Misuse:  # its client was closed, which waits for what is being copied
+        return True
+    except Exception:
+        return False
 
 
 class Follower:
@@ -255,11 +209,11 @@ class Follower:
     def wake(self) -> None:
         self._wanted.set()
 
-    def close(self) -> None:
-        """Any load has ended by then."""
+    def close(self, wait_s: float) -> None:
+        """Waits at most wait_s for loads that haven't ended."""
         self._closing = True
         self._wanted.set()
-        self._thread.join()
+        self._thread.join(wait_s)
 
     def _run(self) -> None:
         while not self._closing:

@@ -13,99 +13,17 @@ import logging
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .. import Found, Op, Policy, Pool, PreparedLookup, Status
-from ..status import Place
+from .. import Op, Status
 from .linker_pools import DevicePool
+from .linker_question import Prepared, Question, part_of
 from .linker_transfers import Asked
 
 logger = logging.getLogger("sglang.kvsidecar")
 
-ANSWER_S = 1.0  # a question's deadline in the daemon: its answer may come after the lookup
 AGAIN_NS = 5_000_000  # for pages that were being read from the store
 SILENT_NS = 20_000_000  # a question that old without an answer: nobody is waited for
 AVOIDED_NS, AVOIDED_MAX = 5_000_000_000, 16_384
 ASKS_MAX = 2048  # requests whose answers are remembered, up to 1 MiB each
-
-
-class Prepared:
-    """The questions about one set of windows, each packed once."""
-
-    def __init__(self, client: Any, namespaces: Dict[str, Any], pools: Dict[str, DevicePool],
-                 trailing: Dict[str, int], lease_s: float) -> None:
-        asked: List[Pool] = []
-        by_source: Dict[str, List[Pool]] = {}
-        for pool in pools.values():
-            if pool.source == "kv":
-                asked.append(Pool(namespaces[pool.name]))
-            else:
-                found = Pool(namespaces[pool.name], Policy.TRAILING_PAGES, trailing[pool.source])
-                asked.append(found)
-                by_source.setdefault(pool.source, []).append(found)
-        self.whole = PreparedLookup(client, asked, lease=lease_s, prefetch=True, timeout=ANSWER_S)
-        # Where the pages of windows and states are, which the whole answer doesn't say.
-        self.beside = {source: PreparedLookup(client, found, timeout=ANSWER_S)
-                       for source, found in by_source.items()}
-
-
-class Question:
-    """Sent on construction. Nothing in it waits."""
-
-    def __init__(self, prepared: Prepared, asked: Asked, now_ns: int, lease_s: float,
-                 epoch: int) -> None:
-        count = min(asked.pages, prepared.whole.keys_max)  # what lies beyond isn't asked about
-        keys = asked.keys[:count * asked.key_bytes]
-        self.asked = asked
-        self.epoch = epoch
-        self.sent_ns, self.lease_end_ns = now_ns, now_ns + int(lease_s * 1e9)
-        self.whole = prepared.whole.begin(keys, asked.key_bytes)
-        self.beside: Dict[str, Found] = {
-            source: lookup.begin(keys, asked.key_bytes)
-            for source, lookup in prepared.beside.items()}
-
-    @property
-    def finished(self) -> bool:
-        return self.whole.finished and all([found.finished for found in self.beside.values()])
-
-    @property
-    def failure(self) -> Optional[Tuple[Status, str]]:
-        """Of a finished one that wasn't answered."""
-        for found in (self.whole, *self.beside.values()):
-            if found.status != Status.OK:
-                return found.status, found.text
-        return None
-
-    def lengths(self) -> List[int]:
-        """Of an answered one: prefixes in pages that can be restored from the host pool, and are
-        leased."""
-        if not self.whole.lease:
-            return []
-        end = min(self.whole.longest, _host_pages(self.whole.places_bytes))
-        if not self.beside:
-            return list(range(1, end + 1))
-        bits = self.whole._restorable
-        places = {source: found.places_bytes for source, found in self.beside.items()}
-        return [length for length in range(1, end + 1)
-                if bits[(length - 1) // 8] >> ((length - 1) % 8) & 1
-                and all(_all_in_host(places[source], length - pages, length)
-                        for source, pages in self.asked.trailing.items())]
-
-    @property
-    def prefetching(self) -> bool:
-        """Whether more may be in the host pool soon."""
-        longest = self.whole.longest
-        return longest > 0 and (_host_pages(self.whole.places_bytes[:longest]) < longest or any(
-            not _all_in_host(found.places_bytes, longest - self.asked.trailing[source], longest)
-            for source, found in self.beside.items()))
-
-
-def _host_pages(places: bytes) -> int:
-    """How many from the beginning are in the host pool."""
-    return len(places) - len(places.lstrip(bytes((Place.HOST,))))
-
-
-def _all_in_host(places: bytes, begin: int, end: int) -> bool:
-    begin = max(0, begin)
-    return places[begin:end] == bytes((Place.HOST,)) * (end - begin)
 
 
 class Promise(NamedTuple):
@@ -118,10 +36,11 @@ class Promise(NamedTuple):
 class Ask:
     """One request's."""
 
-    __slots__ = ("question", "answered", "lengths")
+    __slots__ = ("question", "answered", "lengths", "batch")
 
     def __init__(self, question: Question) -> None:
         self.question = question
+        self.batch = 0  # that was being put together when it was asked about last
         self.answered = False
         self.lengths: List[int] = []  # that may still be told
 
@@ -136,6 +55,7 @@ class Lookups:
         self._lease_s = lease_s
         self._clock = clock
         self._asks: Dict[str, Ask] = {}  # the oldest question first
+        self._batch = 0
         self._namespaces: Any = None  # that _prepared is for
         self._prepared: Dict[Tuple[Tuple[str, int], ...], Prepared] = {}
         self._unanswered: Optional[Question] = None
@@ -144,26 +64,35 @@ class Lookups:
         self._complained = False
         self.stale = False  # somebody else has cleared a namespace
 
-    def lengths(self, rid: str, asked: Asked, until_ns: int) -> List[int]:
-        """Restorable prefixes in pages, none where the answer isn't there by then."""
+    def lengths(self, rid: str, asked: Asked, until_ns: int, sleep_ns: int = 0) -> List[int]:
+        """Restorable prefixes in pages, none where the answer isn't there by then, and after so
+        much sleep."""
         now = self._clock()
         self._expire(now)
         ask = self._asks.get(rid)
         if ask is not None:
-            first = _suffix(ask.question, asked)
+            first = part_of(ask.question, asked)
             if first is None or self._outlived(ask) or self._worth_another(ask, now):
                 self._drop(rid)
                 ask = None
-            elif ask.answered:
-                return self._without_avoided(ask, ask.lengths, first)
+            else:
+                ask.batch = self._batch
+                if ask.answered:
+                    lengths = self._offered(ask, ask.lengths, first, asked.pages)
+                    if lengths or not ask.lengths or \
+                            first + asked.pages == ask.question.asked.pages:
+                        return lengths
+                    self._drop(rid)  # what is held can be restored to a later end only
+                    ask = None
         if ask is None:
             question = self._ask(asked, now)
             if question is None:
                 return []
             first, ask = 0, Ask(question)
+            ask.batch = self._batch
             self._asks[rid] = ask
-            self._spin(question, until_ns)
-        return self._told(ask, first or 0)
+            self._spin(question, until_ns, sleep_ns)
+        return self._told(ask, first or 0, asked.pages)
 
     def _outlived(self, ask: Ask) -> bool:
         """Whether the daemon that holds the pages has gone."""
@@ -191,17 +120,19 @@ class Lookups:
         question = Question(prepared, asked, now, self._lease_s, client.epoch)
         return None if question.whole.status == Status.UNAVAILABLE else question
 
-    def _spin(self, question: Question, until_ns: int) -> None:
+    def _spin(self, question: Question, until_ns: int, sleep_ns: int) -> None:
         waiting = self._unanswered
         if waiting is not None and waiting.finished:
             waiting = self._unanswered = None
         if waiting is None or question.sent_ns - waiting.sent_ns < SILENT_NS:
             while not question.finished and self._clock() < until_ns:
                 pass
+            if sleep_ns:
+                question.wait(sleep_ns)
         if self._unanswered is None and not question.finished:
             self._unanswered = question
 
-    def _told(self, ask: Ask, first: int) -> List[int]:
+    def _told(self, ask: Ask, first: int, pages: int) -> List[int]:
         question = ask.question
         if not question.finished:
             return []
@@ -217,21 +148,25 @@ class Lookups:
         lengths = question.lengths()
         longest = question.whole.longest
         ask.lengths = lengths if not question.beside else [n for n in lengths if n == longest]
-        return self._without_avoided(ask, lengths, first)
+        return self._offered(ask, lengths, first, pages)
 
-    def _without_avoided(self, ask: Ask, lengths: List[int], first: int) -> List[int]:
-        """The lengths of a tail that begins `first` pages later than the question's."""
-        end = ask.question.asked.pages
+    def _offered(self, ask: Ask, lengths: List[int], first: int, pages: int) -> List[int]:
+        """The lengths of a part of the question that begins `first` pages later, up to a page that
+        is avoided."""
+        end = first + pages
         if self._avoided:
             keys, size, now = ask.question.asked.keys, ask.question.asked.key_bytes, self._clock()
-            end = next((page for page in range(end) if self._avoided.get(
+            end = next((page for page in range(first, end) if self._avoided.get(
                 keys[page * size:(page + 1) * size], 0) > now), end)
         return [length - first for length in lengths if first < length <= end]
 
     def avoid(self, keys: Sequence[bytes]) -> None:
-        """Pages whose load came too late: for a while no request is sent to them again."""
-        until = self._clock() + AVOIDED_NS
-        self._avoided = dict.fromkeys(keys[:AVOIDED_MAX], until)
+        """Pages whose load has failed and would be offered again: for a while no request is sent to
+        them."""
+        now = self._clock()
+        kept = {key: until for key, until in self._avoided.items() if until > now}
+        kept.update(dict.fromkeys(keys, now + AVOIDED_NS))
+        self._avoided = dict(list(kept.items())[-AVOIDED_MAX:])
 
     def taken(self, rid: str) -> Promise:
         """A load of the request is queued: the lease is the caller's, to be released."""
@@ -239,6 +174,13 @@ class Lookups:
         if ask is None or not ask.answered or not ask.question.whole.lease:
             return Promise((), 0)
         return Promise((ask.question.whole.lease,), ask.question.epoch)
+
+    def next_batch(self) -> None:
+        """A batch is complete. Who wasn't asked about for it, and is waiting no more for what it
+        was told, is computed or has gone: its lease would keep others from theirs."""
+        for rid in [rid for rid, ask in self._asks.items() if ask.batch < self._batch]:
+            self._drop(rid)
+        self._batch += 1
 
     def _expire(self, now: int) -> None:
         """Half of a lease's time is left to the load that it is for."""
@@ -272,13 +214,3 @@ class Lookups:
         self._unanswered = None
         self._avoided = {}
         self.stale = False
-
-
-def _suffix(question: Question, asked: Asked) -> Optional[int]:
-    """Pages by which a later ask begins after the question; None: it is about something else."""
-    if asked.key_bytes != question.asked.key_bytes:
-        return None
-    first = question.asked.pages - asked.pages
-    if first < 0 or question.asked.keys[first * asked.key_bytes:] != asked.keys:
-        return None
-    return first if first or question.asked.trailing == asked.trailing else None

@@ -3,10 +3,12 @@
 class per kind of device."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import logging
 import os
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .. import Client, Fence, Region
 from ..errors import Misuse
@@ -50,6 +52,10 @@ class HostDevice(Device):
         self._complained = False
 
     def share(self, tensors: Dict[str, List[Any]]) -> List[Tuple[int, int, int]]:
+        with alone_in(SHARED_MEMORY):
+            return self._share(tensors)
+
+    def _share(self, tensors: Dict[str, List[Any]]) -> List[Tuple[int, int, int]]:
         moved = []
         for storage in storages_of(buffer for buffers in tensors.values() for buffer in buffers):
             before, size = storage.data_ptr(), storage.nbytes()
@@ -94,6 +100,18 @@ class HostDevice(Device):
 
     def offload_ready(self, linker: Any) -> Tuple[Optional[Fence], int]:
         return None, 0
+
+
+@contextlib.contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """Other ranks' linkers wait meanwhile: the room that one sees there is taken only while it
+    copies, and whoever then finds none is killed."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _bytes_of(storage: Any) -> Any:

@@ -7,12 +7,16 @@ Scheduler's thread only; nothing waits but give_up_all().
 """
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Sequence
 
 from .. import Op, Status
+from ..errors import Misuse
 from .linker_transfers import Pages, split
+
+logger = logging.getLogger("sglang.kvsidecar")
 
 STORED = (Status.OK, Status.OK_PART, Status.EXISTS)
 KNOWN_MAX = 65_536  # pages of a pool
@@ -49,6 +53,7 @@ class Put(NamedTuple):
     name: str
     op: Op
     keys: List[bytes]
+    epoch: int  # of the daemon
 
 
 class Offload:
@@ -66,6 +71,7 @@ class Offloads:
         self._pending: Deque[Offload] = deque()
         self._told = 0  # of them, those at the front whose end is known
         self.stale = False  # somebody else has cleared a namespace
+        self.epoch = 0  # of the daemon that puts go to
 
     def known(self, pool: str) -> Known:
         return self._known.setdefault(pool, Known(self._clock))
@@ -103,7 +109,7 @@ class Offloads:
         op = begin(pages)
         if op is None:
             return False
-        offload.puts.append(Put(pages.pool.name, op, keys))
+        offload.puts.append(Put(pages.pool.name, op, keys, self.epoch))
         return True
 
     def completed(self) -> int:
@@ -113,14 +119,19 @@ class Offloads:
         return self._told
 
     def _ended(self, offload: Offload) -> bool:
-        if offload.stored is None and all([put.op.finished for put in offload.puts]):
-            offload.stored = all([self._settled(put) for put in offload.puts])
+        if offload.stored is None:
+            try:
+                if all([put.op.finished for put in offload.puts]):
+                    offload.stored = all([self._settled(put) for put in offload.puts])
+            except Exception:  # its client was closed; SGLang has to hear of an end
+                logger.exception("kvsidecar: an offload was lost")
+                offload.stored = False
         return offload.stored is not None
 
     def _settled(self, put: Put) -> bool:
         items = put.op.result()._items
         stored = len(items) == len(put.keys) and all(status in STORED for status in items)
-        if stored:
+        if stored and put.epoch == self.epoch:
             self.known(put.name).add(put.keys)
         self.stale = self.stale or Status.STALE_NAMESPACE in items
         return stored
@@ -134,12 +145,11 @@ class Offloads:
 
     def give_up_all(self) -> int:
         """From here on none of their pages is read any more, and none of them is told; how many."""
-        count = len(self._pending)
-        for offload in self._pending:
-            _give_up(offload)
-        self._pending.clear()
+        given_up, self._pending = self._pending, deque()
         self._told = 0
-        return count
+        for offload in given_up:
+            _give_up(offload)
+        return len(given_up)
 
     def forget(self) -> None:
         """The daemon may not have any of the known pages any more."""
@@ -149,6 +159,9 @@ class Offloads:
 
 def _give_up(offload: Offload) -> None:
     for put in offload.puts:
-        if not put.op.finished:
-            put.op.cancel()
+        try:
+            if not put.op.finished:
+                put.op.cancel()
+        except Misuse:  # its client was closed: nothing is read any more
+            pass
 

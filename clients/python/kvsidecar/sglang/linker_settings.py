@@ -20,7 +20,8 @@ KEYS: Dict[str, Tuple[str, Key]] = {
         "what comes later serves the request's next lookup.", scale=1e-6)),
     "idle_lookup_us": ("idle_lookup_s", Number(
         5000, 0, 100_000, "The same for the first lookup of an engine that computes nothing: "
-        "nobody else waits then, and the daemon may have to wake up. Not less than lookup_us.",
+        "nobody else waits then, the daemon may have to wake up, and SGLang doesn't ask again. "
+        "It sleeps after lookup_us; not less than that.",
         scale=1e-6)),
     "load_timeout_s": ("load_timeout_s", Number(
         5, 0.01, 600, "Deadline of the loads of a batch; then its loading requests are aborted. "

@@ -51,12 +51,13 @@ def own_id(ranks: Ranks, params: Any) -> str:
     return str(told[0])
 
 
-def session_of(settings: LinkerSettings, ranks: Ranks, own: str) -> Session:
-    """May wait for the daemon, connect_timeout at most."""
+def session_of(settings: LinkerSettings, ranks: Ranks, own: str, version: str) -> Session:
+    """May wait for the daemon, connect_timeout at most. version: of the weights, as SGLang calls
+    it."""
     group: Optional[Group] = None
     if ranks.tp_size > 1:
         group = Group(group_uuid(own), ranks.tp_size, ranks.tp_rank)
-    return Session(settings, f"sglang linker {ranks.tp_rank}", group, spin=0)
+    return Session(settings, f"sglang linker {ranks.tp_rank}", group, version, spin=0)
 
 
 def shared(group: Any, device: Device) -> None:
