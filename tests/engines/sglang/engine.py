@@ -214,3 +214,8 @@ class Engine:
     def clear_storage(self):
         """SGLang's own command for it."""
         assert self.call("clear_storage"), self.log_tail()
+
+    def http(self, method, path, body=None):
+        """(status, text) of a route of SGLang's HTTP server; body: of JSON. Those of an operator
+        want the flag admin_api_key at start."""
+        return tuple(self.call("http", method=method, path=path, body=body))

@@ -11,8 +11,10 @@ import os
 import sys
 import traceback
 
+from engine_weights import WeightCommands
 
-class Host:
+
+class Host(WeightCommands):
     def __init__(self):
         self.engine = None
         self.running = {}  # request: task
@@ -101,6 +103,11 @@ class Host:
     def clear_storage(self):
         """Everything in it, by SGLang's own command."""
         return self.until(self.manager.clear_hicache_storage()).success
+
+    def http(self, method, path, body):
+        """[status, text] of a route of SGLang's own HTTP server, without a socket."""
+        from http_routes import ask
+        return self.until(ask(self.engine, method, path, body))
 
     def server_info(self):
         return json.loads(json.dumps(self.engine.get_server_info(), default=str))

@@ -9,35 +9,13 @@ import shutil
 
 import pytest
 from engine import PAGE, model_path, prompt, storage
-from hicache_bed import HICACHE, extra
+from hicache_bed import HICACHE, extra, flush, same, wait_for_pages
 from waiting import eventually
 
 import kvsidecar
 
 LONG, RELATED = prompt(1, 1000), prompt(1, 500) + prompt(2, 300)
 HIT = 15 * PAGE  # of LONG: its last page isn't whole
-
-
-def same(outputs, reference):
-    return [output.ids for output in outputs] == [output.ids for output in reference] and all(
-        got == pytest.approx(want, abs=1e-4)
-        for output, wanted in zip(outputs, reference)
-        for got, want in zip(output.logprobs, wanted.logprobs))
-
-
-def flush(engine):
-    """The engine's own caches are empty afterwards. It refuses while a backup is on its way."""
-    eventually(lambda: engine.call("flush_cache"), "nothing is on its way to storage")
-
-
-def stored(daemon):
-    """Pages that the daemon knows."""
-    with kvsidecar.Client(daemon.socket, name="asker") as client:
-        return client.stat(kvsidecar.Stat.STATUS, timeout=10).result().json()["index"]["pages"]
-
-
-def wait_for_pages(daemon, count):
-    eventually(lambda: stored(daemon) >= count, f"{count} pages are stored", seconds=60)
 
 
 @pytest.mark.parametrize("allocator", ["default", "shm"])
@@ -141,10 +119,11 @@ def test_random_faults_around_the_backend_cost_no_token(make_engine, reference, 
     want, daemon = reference("llama", prompts), start_daemon()
     engine = make_engine(SGLANG_TEST_HICACHE_BACKEND_RANDOM_DELAY="0.01",
                          SGLANG_TEST_HICACHE_BACKEND_RANDOM_FAILURE="0.3")
-    engine.start(**storage(HICACHE, **extra(daemon, allocator="shm")))
+    engine.start(log_level="debug", **storage(HICACHE, **extra(daemon, allocator="shm")))
     for _ in range(4):
         assert same(engine.generate(prompts), want)
         flush(engine)
+    assert "Inject delay" in engine.log() and "Inject failure in batch_" in engine.log()
 
 
 def test_two_ranks_restore_what_both_have_stored(engine, reference, start_daemon):

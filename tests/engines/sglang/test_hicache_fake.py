@@ -9,12 +9,12 @@ import importlib.util
 import inspect
 import os
 
+import controllers
 import pools
 import pytest
 from pools import PoolName
 from sglang.srt.mem_cache import hicache_storage
 from sglang.srt.observability import metrics_collector
-
 
 
 def fake(path):
@@ -67,6 +67,7 @@ def test_the_fakes_names_and_numbers_are_the_real_ones():
 
 @pytest.mark.parametrize("kinds", [("mha",), ("mla+indexer",), ("mha", "mamba")])
 def test_real_host_pools_have_what_the_fakes_pretend(kinds):
+    controllers._once()
     for part in pools.build(kinds, 4, "page_first", "shm").values():
         layers = () if part.name == PoolName.MAMBA else ("start_layer", "end_layer", "layer_num")
         for name in ("layout", "dtype", "page_size", "size", "allocator", "storage_format_tag",
@@ -75,3 +76,13 @@ def test_real_host_pools_have_what_the_fakes_pretend(kinds):
             assert hasattr(part.host, name), f"{type(part.host).__name__}.{name}"
         assert len(part.host.allocator.fds) == len(part.host.allocator.mms)
         part.host.destroy()
+
+
+def test_sglangs_log_of_changes_tells_what_door_a_looks_for():
+    """That weights were loaded anew from files; test_hicache_update.py has it happen."""
+    from sglang.srt.runtime_context import get_context
+    assert isinstance(get_context()._overrides_log, list)
+    source = inspect.getsource(type(get_context()).override)
+    assert "_overrides_log.append((source, " in source
+    from sglang.srt.model_executor.model_runner import ModelRunner
+    assert "model_path=model_path" in inspect.getsource(ModelRunner.update_model_fields)

@@ -17,7 +17,7 @@ def no_server_args():
     context = sglang.srt.runtime_context.get_context()
     yield
     context.set_server_args(None)
-    context._resolved = {}
+    context._resolved, context._overrides_log = {}, []
 
 
 @pytest.fixture

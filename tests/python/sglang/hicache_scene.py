@@ -8,7 +8,7 @@ from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
 LOADER = {"backend_name": "kvsidecar", "module_path": "kvsidecar.sglang", "class_name": "HiCache",
           "interface_v1": 1}
 # A noisy machine is no reason to miss; tests of deadlines set their own.
-PATIENT = {"lookup_deadline_ms": 1000, "staging_mib": 1}
+PATIENT = {"lookup_deadline_ms": 1000, "staging_mib": 1, "connect_timeout_s": 20}
 
 
 def config(socket, extra=None, revision=True, **changed):

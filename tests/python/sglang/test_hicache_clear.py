@@ -15,6 +15,7 @@ import kvsidecar
 import sglang.srt.runtime_context as runtime
 from hicache_scene import hashes
 from host_pools import Mha
+from kvsidecar import Client, Status
 from sglang.srt.mem_cache.hicache_storage import PoolTransfer
 from waiting import eventually
 
@@ -87,6 +88,18 @@ def test_an_engine_that_somebody_else_cleared_stays_out_and_says_why(daemon, ope
     eventually(lambda: store(old, 2)[1], "it goes on")
 
 
+def test_a_clear_removes_also_what_others_have_stored_since_an_earlier_one(daemon, open_backend):
+    """The weights are new here alone, and somebody has cleared long before that."""
+    backend = open_backend(daemon, pools={"kv": Mha()})
+    assert store(backend, 1)[1]
+    with kvsidecar.Client(daemon.socket) as operator:
+        assert operator.clear(backend.session.namespace("kv").namespace_id).result().ok
+    old = open_backend(daemon, pools={"kv": Mha()})
+    assert store(old, 1)[1]
+    backend.clear()
+    assert backend.batch_exists(KEYS) == 0 and load(backend) == [None] * 3
+
+
 def test_another_version_of_the_weights_finds_nothing_of_the_first(daemon, open_backend):
     first = open_backend(daemon, pools={"kv": Mha()})
     second = open_backend(daemon, pools={"kv": Mha()}, extra={"weights_version": "2"})
@@ -126,6 +139,87 @@ def test_weights_with_another_version_load_and_store_nothing_until_they_are_clea
     assert load(backend) == old
 
 
+def test_an_update_that_is_taken_back_before_the_clear_leads_to_the_pages_of_the_first_weights(
+        daemon, open_backend):
+    weights("2")
+    newer = open_backend(daemon, pools={"kv": Mha()})
+    assert store(newer, 2)[1]
+    weights("1")
+    backend = open_backend(daemon, pools={"kv": Mha()})
+    old, done = store(backend, 1)
+    weights("2")
+    assert done and backend.batch_exists(KEYS) == 0
+    weights("1")
+    assert backend.batch_exists(KEYS) == 0, "pages of the others may be on their way"
+    backend.clear()
+    assert load(backend) == old
+
+
+@pytest.mark.parametrize("change", [lambda _: weights("2"), lambda backend: backend.clear()],
+                         ids=["weights", "clear"])
+@pytest.mark.parametrize("what", ["get", "ask"])
+def test_weights_that_change_under_a_read_leave_nothing_of_it(daemon, open_backend, monkeypatch,
+                                                             change, what):
+    weights("1")
+    backend = open_backend(daemon, pools={"kv": Mha()})
+    assert store(backend, 1)[1] and backend.batch_exists(KEYS) == 3
+    inner = {"get": backend._transfers, "ask": backend._hits}[what]
+    method = getattr(inner, what)
+
+    def changed_under(*arguments):
+        answer = method(*arguments)
+        change(backend)
+        return answer
+
+    monkeypatch.setattr(inner, what, changed_under)
+    assert (load(backend) == [None] * 3) if what == "get" else backend.batch_exists(KEYS) == 0
+
+
+def loaded_from(path):
+    """SGLang has replaced its weights from these files."""
+    runtime.get_context().override("model_runner.update_model_fields", model_path=str(path),
+                                   load_format="auto")
+
+
+def test_weights_from_other_files_are_known_by_those_as_soon_as_they_are_loaded(
+        daemon, open_backend, tmp_path, caplog):
+    model(tmp_path / "old", b"1" * 4096)
+    model(tmp_path / "new", b"2" * 4096)
+    loaded_from(tmp_path / "old")
+    backend = open_backend(daemon, pools={"kv": Mha()}, revision=False)
+    old, done = store(backend, 1)
+    assert done
+    loaded_from(tmp_path / "new")
+    assert backend.batch_exists(KEYS) == 0 and load(backend) == [None] * 3
+    assert not store(backend, 2)[1] and "POST /hicache/storage-backend/clear" in caplog.text
+    backend.clear()
+    assert load(backend) == [None] * 3
+    new, done = store(backend, 3)
+    assert done and load(backend) == new
+    restarted = open_backend(daemon, pools={"kv": Mha()}, revision=False)
+    assert load(restarted) == new, "with the files of now"
+    loaded_from(tmp_path / "old")
+    restarted = open_backend(daemon, pools={"kv": Mha()}, revision=False)
+    assert load(restarted) == old, "as it was first started: the weights are the old ones"
+
+
+def test_weights_that_were_replaced_and_have_the_same_name_are_cleared(daemon, open_backend):
+    """The operator gives the revision."""
+    loaded_from("model")
+    backend = open_backend(daemon, pools={"kv": Mha()})
+    assert store(backend, 1)[1]
+    loaded_from("model")
+    assert load(backend) == [None] * 3
+    backend.clear()
+    assert backend.batch_exists(KEYS) == 0 and load(backend) == [None] * 3
+    want, done = store(backend, 2)
+    assert done and load(backend) == want
+    late = Mha(head_dim=4)
+    backend.register_mem_host_pool_v2(late, "draft")
+    draft = [PoolTransfer("draft", late.slots(*HERE), keys=KEYS)]
+    assert backend.batch_set_v2(draft) == {"draft": [True] * 3}
+
+
 def test_pages_of_one_version_are_for_engines_that_start_with_it(daemon, open_backend):
     weights("1")
     first = open_backend(daemon, pools={"kv": Mha()})
@@ -158,7 +252,7 @@ def test_the_same_path_with_other_weights_finds_nothing_of_the_first(daemon, ope
 
 
 def test_a_clear_that_nobody_answers_leaves_no_old_page_in_use(daemon, open_backend, caplog):
-    backend = open_backend(daemon, extra={"connect_timeout_s": 0.1})
+    backend = open_backend(daemon)
     assert store(backend)[1]
     daemon.kill()
     eventually(lambda: not backend.session.connected, "the daemon's death is seen")
@@ -168,4 +262,56 @@ def test_a_clear_that_nobody_answers_leaves_no_old_page_in_use(daemon, open_back
     eventually(lambda: backend.session.connected, "it is connected again")
     assert load(backend) == [None] * 3 and backend.batch_exists(KEYS) == 0
     backend.clear()
+    assert backend.batch_exists(KEYS) == 0 and load(backend) == [None] * 3
     eventually(lambda: store(backend, 2)[1], "cleared now, it goes on")
+    eventually(lambda: load(backend) == store(backend, 2)[0], "with pages of its own")
+
+
+def test_a_pool_whose_clear_has_failed_stays_out_when_it_is_registered_anew(daemon, open_backend):
+    backend = open_backend(daemon)
+    assert store(backend)[1]
+    daemon.kill()
+    eventually(lambda: not backend.session.connected, "the daemon's death is seen")
+    backend.clear()
+    daemon.start()
+    eventually(lambda: backend.session.connected, "it is connected again")
+    backend.hosts["kv"] = Mha()  # in other memory
+    backend.register_mem_pool_host(backend.hosts["kv"])
+    assert backend.batch_exists(KEYS) == 0 and load(backend) == [None] * 3
+
+
+def test_a_pool_that_was_refused_is_cleared_before_it_is_used(daemon, open_backend, monkeypatch):
+    backend = open_backend(daemon)
+    assert store(backend)[1]
+    attach = Client.attach
+    monkeypatch.setattr(Client, "attach", lambda *_, **how: Refused())
+    late = open_backend(daemon, pools={"kv": Mha()})
+    monkeypatch.setattr(Client, "attach", attach)
+    assert late.batch_exists(KEYS) == 0
+    late.session.clear(2)
+    space = late.session.namespace("kv")
+    assert space.generation == backend.session.namespace("kv").generation + 1
+
+
+class Refused:
+    """A namespace that the daemon had no room for."""
+
+    ok, status, text = False, Status.OVER_QUOTA, "too many"
+
+
+def test_a_clear_that_nobody_answers_waits_once_for_all_pools(daemon, open_backend, monkeypatch):
+    """SGLang's scheduler stands meanwhile."""
+    pools = {"kv": Mha(), "swa": Mha(head_dim=4), "draft": Mha(head_dim=2)}
+    ranks = [open_backend(daemon, pools=dict(pools), tp_rank=rank, tp_size=2) for rank in range(2)]
+    waits, attach = [], Client.attach
+
+    def noted(self, fields, **how):
+        waits.append(how["timeout"])
+        return attach(self, fields, **how)
+
+    monkeypatch.setattr(Client, "attach", noted)
+    daemon.pause()
+    for rank in ranks:
+        rank.session.clear(0.2)
+    daemon.resume()
+    assert len(waits) == 3 and sum(waits) < 0.5

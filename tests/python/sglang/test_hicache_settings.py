@@ -10,6 +10,7 @@ import sys
 import numpy
 import pytest
 
+from daemon import Daemon
 from hicache_scene import LOADER, config, hashes
 from host_pools import PAGE, HostPool, Logical, Mha
 from kvsidecar import Misuse
@@ -141,6 +142,42 @@ def test_one_wrong_pool_of_a_call_leaves_the_others_alone(daemon, open_backend):
     assert stored == {"nothing": [False] * 3, "kv": [False] * 3, "swa": [True] * 3}
 
 
+def test_more_pools_than_a_query_takes_are_told_and_count_as_not_stored(daemon, open_backend,
+                                                                        caplog):
+    pools = {"kv": Mha(), **{f"side {i}": Mha(head_dim=4) for i in range(16)}}
+    backend = open_backend(daemon, pools=pools)
+    asked = [PoolTransfer(name, indices_from_pool="kv") for name in pools if name != "kv"]
+    assert backend.batch_exists_v2(HASHES, asked).kv_hit_pages == 0
+    assert sum("a query for stored pages wasn't answered: INVALID" in text
+               for text in caplog.messages) == 1
+
+
+def test_a_peer_that_may_not_store_is_told_why(tmp_path, open_backend, caplog):
+    with Daemon(tmp_path / "node", permissions=["read"]) as node:
+        backend = open_backend(node)
+        pool = backend.hosts["kv"]
+        for _ in range(3):
+            assert backend.batch_set_v1(HASHES, pool.slots(1, 2, 3)) == [False] * 3
+        assert sum("DENIED" in text for text in caplog.messages) == 1
+
+
+def test_the_log_is_not_filled_by_sentences_that_differ(daemon, open_backend, monkeypatch, caplog):
+    monkeypatch.setattr("kvsidecar.sglang.session.TOLD_MAX", 5)
+    backend = open_backend(daemon)
+    for page in range(20):
+        assert backend.batch_set_v1(HASHES[:1], slots(*range(100 + page * 4, 104 + page * 4))) == [
+            False]
+    assert sum("host_indices reach" in text for text in caplog.messages) <= 5
+
+
+@pytest.mark.parametrize("call", [
+    lambda backend: backend.batch_get_v1(None, None), lambda backend: backend.batch_exists(None),
+    lambda backend: backend.batch_set_v1(None, None),
+    lambda backend: backend.batch_get(None, None)])
+def test_no_list_of_keys_at_all_raises_nothing(daemon, open_backend, call):
+    assert call(open_backend(daemon)) in ([], 0)
+
+
 def test_nothing_is_registered_and_nothing_is_found(daemon, open_backend, caplog):
     backend = open_backend(daemon, pools={})
     assert backend.batch_exists(HASHES) == 0
@@ -174,7 +211,11 @@ def test_a_page_size_that_changes_after_registration_is_noticed(daemon, open_bac
 
 
 class Crooked(HostPool):
-    """Its last page lies elsewhere than the first two say."""
+    """One page lies elsewhere than the first two say."""
+
+    def __init__(self, crooked):
+        self._crooked = crooked
+        super().__init__()
 
     def _lay_out(self):
         self._allocate(4096)
@@ -182,13 +223,15 @@ class Crooked(HostPool):
 
     def get_page_buffer_meta(self, indices):
         addresses, sizes = super().get_page_buffer_meta(indices)
-        shift = 64 if indices.tolist()[0] == self.size - self.page_size else 0
+        shift = 64 if indices.tolist()[0] == self._crooked * self.page_size else 0
         return [address + shift for address in addresses], sizes
 
 
-def test_addresses_that_no_page_number_explains_are_not_relied_on(daemon, open_backend, caplog):
+@pytest.mark.parametrize("crooked", [6, 11])
+def test_addresses_that_no_page_number_explains_are_not_relied_on(daemon, open_backend, caplog,
+                                                                 crooked):
     caplog.set_level("INFO")
-    pool = Crooked()
+    pool = Crooked(crooked)
     backend = open_backend(daemon, pools={"kv": pool})
     want = pool.fill(1, 1, 2, 11)
     assert backend.batch_set_v1(HASHES, pool.slots(1, 2, 11)) == [True] * 3

@@ -7,6 +7,7 @@ import pytest
 
 from hicache_scene import hashes
 from host_pools import Mamba, Mha
+from kvsidecar.sglang.storage_stats import StorageStats
 from sglang.srt.mem_cache.hicache_storage import PoolTransfer
 from sglang.srt.observability.metrics_collector import StorageMetrics
 
@@ -56,3 +57,28 @@ def test_an_engine_that_never_looks_does_not_fill_memory(backend, monkeypatch):
         transfers(backend)
     found = backend.get_stats()
     assert len(found.prefetch_pgs) == len(found.backup_pgs) == 3
+
+
+class TakenBetween:
+    """A lock before which another thread has just looked."""
+
+    def __init__(self, stats, taken):
+        self._stats, self._taken, self._lock = stats, taken, stats._lock
+
+    def __enter__(self):
+        if not self._taken:
+            self._taken.append(None)
+            self._taken[0] = self._stats.take()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+def test_two_readers_see_each_transfer_once_and_whole():
+    stats, taken = StorageStats(True), []
+    stats._lock = TakenBetween(stats, taken)
+    stats.got(3, 300, 1)
+    seen = [taken[0], stats.take()]
+    assert [one.prefetch_pgs for one in seen] == [[], [3]]
+    assert [len(one.prefetch_bandwidth) for one in seen] == [0, 1]

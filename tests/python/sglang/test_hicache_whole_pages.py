@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from hicache_scene import hashes
-from host_pools import Mha, Mla, Tensor
+from host_pools import Mla, Tensor
 
 OLD = {"interface_v1": 0}
 

@@ -15,6 +15,7 @@ class Facts:
         """server_args: None where they can't be reached. context: SGLang's RuntimeContext, which
         knows what its own overrides have made of them."""
         self._args, self._context = server_args, context
+        self._looked = (0, 0)  # entries of SGLang's log of changes, the last one about weights
 
     @property
     def known(self) -> bool:
@@ -34,6 +35,20 @@ class Facts:
         """The value as text, "" for nothing."""
         value = self.get(name)
         return "" if value is None else str(value)
+
+    def loads(self) -> int:
+        """Grows whenever SGLang has replaced its weights from files. Those that came from
+        elsewhere, in tensors, leave no trace but a version. Any thread."""
+        told = getattr(self._context, "_overrides_log", None)
+        if not isinstance(told, list):  # its public twin copies all of it, thousands in time
+            return 0
+        looked, last = self._looked
+        if looked != len(told):
+            new = told[looked:]
+            for number, (_, fields) in enumerate(new, looked + 1):
+                last = number if "model_path" in fields else last
+            self._looked = looked + len(new), last
+        return last
 
     def adapters(self) -> List[Tuple[str, str]]:
         """(name, path) of the adapters that the engine was started with."""

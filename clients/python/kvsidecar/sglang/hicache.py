@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
+import time
 from typing import Any, Callable, Dict, List, Sequence
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage, PoolTransferResult
 
 from ..errors import Misuse
-from .facts import facts_of_process
-from .hicache_settings import WHERE, HiCacheSettings
+from .calls import Calls
+from .facts import Facts, facts_of_process
+from .hicache_settings import TRANSFER_MOST_S, WHERE, HiCacheSettings
 from .hits import NOTHING, Answer, Asked, Hits, names_of
-from .identity import engine_of
+from .identity import Engine, engine_of
 from .page_numbers import pack_hashes, page_numbers
 from .pools import Pools
 from .ranks import Ranks
@@ -29,17 +32,20 @@ from .whole_pages import WholePages
 
 logger = logging.getLogger("sglang.kvsidecar")
 
-CLEAR_S = 2.0  # a namespace; SGLang's scheduler waits meanwhile
-CLOSE_S = 5.0  # for gets that are being copied
+CLEAR_S = 2.0  # SGLang's scheduler waits meanwhile
+CLOSE_S = 5.0  # for calls in progress, and for gets that are being copied
 
 Failure = Callable[..., Any]
 
 
 def _never_raises(failure: Failure) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """failure(*arguments) is the answer where the method has raised; the reason is said once."""
+    """failure(*arguments) is the answer where the method has raised, the reason is said once, and
+    after close()."""
     def around(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def guarded(self: "HiCache", *arguments: Any, **named: Any) -> Any:
+            if not self.calls.enter():
+                return failure(*arguments, **named)
             try:
                 return method(self, *arguments, **named)
             except Misuse as error:
@@ -48,13 +54,15 @@ def _never_raises(failure: Failure) -> Callable[[Callable[..., Any]], Callable[.
                 self.session.say_once(f"{method.__name__} failed: {type(error).__name__} {error}",
                                       logging.ERROR)
                 logger.debug("kvsidecar: %s failed", method.__name__, exc_info=True)
+            finally:
+                self.calls.leave()
             return failure(*arguments, **named)
         return guarded
     return around
 
 
 def _misses(keys: Sequence[str], *_: Any, **__: Any) -> List[bool]:
-    return [False] * len(keys)
+    return [False] * len(keys or ())
 
 
 def _pool_misses(transfers: Sequence[Any], *_: Any, **__: Any) -> Dict[str, List[bool]]:
@@ -81,11 +89,19 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
         connect_timeout for a daemon; without one everything is a miss until there is one. Reads the
         model's files to tell its weights apart."""
         self.settings = HiCacheSettings.read(storage_config.extra_config)
+        self.calls = Calls()
         facts = self._facts = facts_of_process()
         ranks = ranks_of(storage_config, facts)
         replicated = bool(storage_config.is_mla_model)
-        engine = engine_of(facts, ranks, self.settings, "hicache",
-                           getattr(storage_config, "model_name", None))
+        self._loads = self._first_load = facts.loads()
+        self._engine_of: Callable[[Facts], Engine] = functools.partial(
+            engine_of, ranks=ranks, settings=self.settings, door="hicache",
+            model_name=getattr(storage_config, "model_name", None))
+        engine = self._engine_of(facts)
+        split = 1
+        if getattr(storage_config, "should_split_heads", False):
+            split = int(storage_config.tp_lcm_size) // ranks.tp_size
+        # The last thing that can fail: nobody closes what was never made.
         self.session = Session(
             self.settings, f"sglang hicache tp {ranks.tp_rank} pp {ranks.pp_rank}",
             version=facts.text("weight_version"), staging_bytes=self.settings.staging_bytes)
@@ -95,17 +111,18 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
             self.session.say_once(f'{WHERE} has no "interface_v1": 1, so that SGLang copies each '
                                   "page through Python; add it")
         self.stats = StorageStats(bool(storage_config.enable_storage_metrics))
-        split = 1
-        if getattr(storage_config, "should_split_heads", False):
-            split = int(storage_config.tp_lcm_size) // ranks.tp_size
-        self._pools = Pools(self.session, engine, replicated, split, self.settings.attach_timeout_s,
-                            in_place=self.settings.interface_v1)
+        self._pools = Pools(self.session, engine, replicated, split,
+                            in_place=self.settings.interface_v1,
+                            staging_bytes=self.settings.staging_bytes)
         self._hits = Hits(self.session, self.settings)
         self._transfers = Transfers(self.session, self.settings, self.stats)
         self._whole = WholePages(self.session, engine, self.settings, self._pools)
-        revision = engine.common["revision"]
+        self._tell(engine)
+
+    def _tell(self, engine: Engine) -> None:
         logger.info("kvsidecar: HiCache stores %s, revision %s, in the daemon at %s",
-                    engine.common["model"], revision, self.settings.socket or "the default socket")
+                    engine.common["model"], engine.common["revision"],
+                    self.settings.socket or "the default socket")
 
     # Host pools. SGLang's main thread; each waits at most attach_timeout a call to the daemon.
 
@@ -151,8 +168,14 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
             result.restorable_prefix_pages = answer.restorable
         return result
 
+    def _follow(self) -> int:
+        """Each call sees first whether SGLang has other weights now. As Facts.loads."""
+        loads = self._facts.loads()
+        self.session.follow(self._facts.text("weight_version"), loads - self._first_load)
+        return loads
+
     def _ask(self, keys: List[str], transfers: Sequence[Any]) -> Answer:
-        self.session.follow(self._facts.text("weight_version"))
+        self._follow()
         asked = []
         kv = self._pools.get("kv")
         if kv is None:
@@ -173,7 +196,10 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
                                if policy == "trailing_pages" else 0))
         if not asked:
             return Answer(len(keys))
-        return self._hits.ask(pack_hashes(keys), asked)
+        turn = self.session.turn
+        answer = self._hits.ask(pack_hashes(keys), asked)
+        self._follow()
+        return answer if turn == self.session.turn else NOTHING
 
     # Reading and storing. One thread each; at most get_timeout and set_timeout. A get writes
     # nothing after it has returned: at its deadline it takes back what the daemon hasn't begun and
@@ -195,28 +221,34 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
     @_never_raises(_pool_misses)
     def batch_get_v2(self, transfers: List[Any], extra_info: Any = None) -> Dict[str, List[bool]]:
         """As batch_get_v1, for each pool's own keys."""
-        return {transfer.name: self._moved_or_missed(transfer, self._transfers.get)
-                for transfer in transfers}
+        return self._moved_all(transfers, self._transfers.get)
 
     @_never_raises(_pool_misses)
     def batch_set_v2(self, transfers: List[Any], extra_info: Any = None) -> Dict[str, List[bool]]:
         """As batch_set_v1, for each pool's own keys. SGLang stores KV last."""
-        return {transfer.name: self._moved_or_missed(transfer, self._transfers.set)
+        return self._moved_all(transfers, self._transfers.set)
+
+    def _moved_all(self, transfers: Sequence[Any],
+                   move: Callable[..., List[bool]]) -> Dict[str, List[bool]]:
+        """All of them together have the time of one."""
+        end = time.monotonic() + TRANSFER_MOST_S
+        return {transfer.name: self._moved_or_missed(transfer, move, end)
                 for transfer in transfers}
 
-    def _moved_or_missed(self, transfer: Any, move: Callable[..., List[bool]]) -> List[bool]:
+    def _moved_or_missed(self, transfer: Any, move: Callable[..., List[bool]],
+                         end: float) -> List[bool]:
         keys = list(transfer.keys or ())
         try:
-            return self._moved(pool_name(transfer.name), keys, transfer.host_indices, move)
+            return self._moved(pool_name(transfer.name), keys, transfer.host_indices, move, end)
         except Misuse as error:  # of one pool; the others go on
             self.session.say_once(f"pool {pool_name(transfer.name)}: {error}")
             return [False] * len(keys)
 
     def _moved(self, name: str, keys: List[str], host_indices: Any,
-               move: Callable[..., List[bool]]) -> List[bool]:
+               move: Callable[..., List[bool]], end: float = math.inf) -> List[bool]:
         if not keys:
             return []
-        self.session.follow(self._facts.text("weight_version"))
+        self._follow()
         pool = self._pools.get(name)
         if pool is None:
             raise Misuse(f"pool {name} isn't registered; {len(keys)} pages are left out")
@@ -231,42 +263,47 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
             raise Misuse(f"pool {name} has no host_indices for {len(keys)} keys")
         packed = pack_hashes(keys)
         pages = page_numbers(host_indices, len(keys), pool.tokens, pool.pages)
+        if move == self._transfers.set:
+            return move(pool, packed, pages, host_indices, end)
+        turn = self.session.turn
         try:
-            return move(pool, packed, pages, host_indices)
+            flags = move(pool, packed, pages, host_indices, end)
         finally:
-            if move == self._transfers.get:
-                self._hits.read(name, packed)
+            self._hits.read(name, packed)
+        self._follow()
+        return flags if turn == self.session.turn else [False] * len(keys)
 
     # The interface of before v1: pages as flat tensors.
 
     @_never_raises(lambda *_, **__: None)
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> Any:
         """The page's tensor, target_location with its bytes; None: it isn't stored."""
-        self.session.follow(self._facts.text("weight_version"))
+        self._follow()
         return self._whole.get([key], [target_location])[0]
 
-    @_never_raises(lambda keys, *_, **__: [None] * len(keys))
+    @_never_raises(lambda keys, *_, **__: [None] * len(keys or ()))
     def batch_get(self, keys: List[str], target_locations: Any = None,
                   target_sizes: Any = None) -> List[Any]:
         """As get, of each key."""
-        self.session.follow(self._facts.text("weight_version"))
+        self._follow()
         return self._whole.get(list(keys), target_locations)
 
     @_never_raises(lambda *_, **__: False)
     def set(self, key: str, value: Any = None, target_location: Any = None,
             target_sizes: Any = None) -> bool:
-        self.session.follow(self._facts.text("weight_version"))
+        self._follow()
         return self._whole.set([key], [value])
 
     @_never_raises(lambda *_, **__: False)
     def batch_set(self, keys: List[str], values: Any = None, target_locations: Any = None,
                   target_sizes: Any = None) -> bool:
         """Whether all of them are stored."""
-        self.session.follow(self._facts.text("weight_version"))
+        self._follow()
         return self._whole.set(list(keys), values)
 
     @_never_raises(lambda *_, **__: False)
     def exists(self, key: str) -> bool:
+        self._follow()
         packed = pack_hashes([key])
         names = self._whole.names_for(packed)
         if names is None:
@@ -279,18 +316,33 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
     def clear(self) -> None:
         """Forgets all pages of this model and geometry, for all engines that share them: their
         attachments end, and they go on with their own clear. After an update that gave the weights
-        another version this engine goes over to the pages of that one instead, and the others keep
-        theirs. Waits at most CLEAR_S a pool."""
-        self.session.follow(self._facts.text("weight_version"))
-        self.session.clear(CLEAR_S)
+        another version or came from other files this engine goes over to the pages of those
+        instead, and the others keep theirs. Waits at most CLEAR_S; reads the model's files after an
+        update."""
+        loads = self._follow()
+        if loads == self._loads:
+            self.session.clear(CLEAR_S)
+            return
+        engine = self._engine_of(self._facts)
+        self._pools.engine = self._whole.engine = engine
+        self.session.clear(CLEAR_S, engine.common)
+        self._loads = loads
+        self._tell(engine)
 
     @_never_raises(lambda *_, **__: None)
     def get_stats(self) -> Any:
         """Since the last call: pages and GB/s of each pool's transfers."""
         return self.stats.take()
 
-    @_never_raises(lambda *_, **__: None)
     def close(self) -> None:
-        """Gives host memory back to SGLang: waits at most CLOSE_S for what is being copied. Every
-        later call is a miss. Idempotent."""
-        self.session.close(CLOSE_S)
+        """Gives host memory back to SGLang: waits at most CLOSE_S for calls in progress, and so
+        long for what is being copied. Every later call is a miss. Never raises. Idempotent."""
+        if not self.calls.end(self._close, CLOSE_S):
+            logger.error("kvsidecar: a get is still being copied, so that its host pages may be "
+                         "written until the daemon goes on or ends")
+
+    def _close(self) -> None:
+        try:
+            self.session.close(CLOSE_S)
+        except Exception:  # for whoever has made the last call
+            logger.exception("kvsidecar: the client couldn't be closed")

@@ -11,7 +11,7 @@ from .. import Policy, Pool, Status
 from ..prepared import FINDS_MAX, KEYS_MAX
 from .hicache_settings import HiCacheSettings
 from .page_numbers import Keys
-from .session import Session
+from .session import PASSING, Session
 
 LEASES_MAX = 1024  # that are remembered, to end them early; the rest end by themselves
 
@@ -80,6 +80,9 @@ class Hits:
                 for one in asked:
                     for name in one.names:
                         self._session.stale(name)
+            elif result.status not in PASSING:
+                self._session.say_once("a query for stored pages wasn't answered: "
+                                       f"{result.status.name} {result.text}")
             return NOTHING
         if result.lease:
             self._remember(keys, result, {one.pool for one in asked})

@@ -2,8 +2,8 @@
 """Where the pages of one of SGLang's host pools lie, from the addresses that the pool itself tells.
 
 A page is a few contiguous segments (K and V; one a layer; a state and its convolutions), each at
-its own base plus page number times its own stride. That is checked on the first, second and last
-page, not taken for granted. Imports neither torch nor SGLang.
+its own base plus page number times its own stride. That is checked on the first, second, middle
+and last page, not taken for granted. Imports neither torch nor SGLang.
 """
 from __future__ import annotations
 
@@ -75,15 +75,16 @@ def segments_of(pool: Any, split: int = 1) -> List[List[Segment]]:
     pages = pages_of(pool)
     first, lengths = _page(pool, 0, split)
     second = _page(pool, 1, split)[0] if pages > 1 else first
-    last, last_lengths = _page(pool, pages - 1, split)
+    others = {number: _page(pool, number, split) for number in {pages // 2, pages - 1}}
     segments = []
     for i, (address, length) in enumerate(zip(first, lengths)):
         stride = second[i] - address if pages > 1 else length
-        if stride < length or last[i] != address + stride * (pages - 1) or \
-                last_lengths[i] != length or length <= 0:
-            raise Unmappable(f"segment {i} of its pages doesn't lie at one distance: page 0 at "
-                             f"{address:#x}, 1 at {second[i]:#x}, {pages - 1} at {last[i]:#x}, of "
-                             f"{length} and {last_lengths[i]} bytes")
+        for number, (found, sizes) in others.items():
+            if stride < length or found[i] != address + stride * number or sizes[i] != length or \
+                    length <= 0:
+                raise Unmappable(f"segment {i} of its pages doesn't lie at one distance: page 0 at "
+                                 f"{address:#x}, 1 at {second[i]:#x}, {number} at {found[i]:#x}, "
+                                 f"of {length} and {sizes[i]} bytes")
         segments.append(Segment(address, stride, length))
     if len(segments) % split:
         raise Unmappable(f"{len(segments)} segments can't be dealt to {split} shares")

@@ -4,6 +4,7 @@ namespace each."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -19,6 +20,7 @@ logger = logging.getLogger("sglang.kvsidecar")
 
 # Pools of which each tp rank has bytes of its own even where KV is the same on all of them.
 ALWAYS_SHARDED = ("mamba",)
+STAGING_BYTES = 64 << 20  # the client library's own choice
 
 
 class Share(NamedTuple):
@@ -57,13 +59,13 @@ class Pools:
     """Registering: SGLang's main thread. Looking one up: any thread."""
 
     def __init__(self, session: Session, engine: Engine, replicated: bool, split: int,
-                 attach_timeout_s: float, in_place: bool = True) -> None:
+                 in_place: bool = True, staging_bytes: int = 0) -> None:
         """replicated: all tp ranks hold the same KV. split: shares of the heads a page is stored
         in, 1 where they aren't split. in_place: SGLang has KV pages read and written where they
-        lie."""
-        self._session, self._engine = session, engine
+        lie. staging_bytes: through which pages go that can't be shared; 0: STAGING_BYTES."""
+        self._session, self.engine = session, engine
         self._replicated, self._split = replicated, split
-        self._timeout_s, self._in_place = attach_timeout_s, in_place
+        self._in_place, self._staging_bytes = in_place, staging_bytes or STAGING_BYTES
         self._pools: Dict[str, HostPool] = {}
         self._refused: Dict[str, str] = {}
 
@@ -97,7 +99,7 @@ class Pools:
 
     def _lay_out(self, pool: HostPool) -> None:
         replicated = self.is_replicated(pool)
-        pool.writes = self._engine.ranks.writes(replicated)
+        pool.writes = self.engine.ranks.writes(replicated)
         if pool.name == "kv" and not self._in_place:
             self._flat(pool, replicated)
             return
@@ -115,19 +117,20 @@ class Pools:
         if client is None:
             return
         every = [segment for share in shares for segment in share]
-        regions = self._regions(client, pool, every)
-        ranks = self._engine.ranks.split(self._engine.ranks.tp_size * len(shares)) \
-            if len(shares) > 1 else [self._engine.ranks]
+        regions = self._regions(client, pool, every, max(
+            sum(segment.length for segment in share) for share in shares))
+        ranks = self.engine.ranks.split(self.engine.ranks.tp_size * len(shares)) \
+            if len(shares) > 1 else [self.engine.ranks]
         for i, (share, rank) in enumerate(zip(shares, ranks)):
-            layout = client.register_layout(pool.pages, [
-                run for segment in share for run in _run(regions, segment)],
-                timeout=self._timeout_s)
+            runs = [run for segment in share for run in _run(regions, segment)]
+            layout = self._session.register(
+                functools.partial(client.register_layout, pool.pages, runs))
             if not layout.ok:
                 raise Misuse(f"the daemon refused the layout of pool {pool.name}: "
                              f"{layout.status.name} {layout.text}")
             page_bytes = sum(segment.length for segment in share)
             space = space_of(
-                self._engine, pool.name, tokens=pool.tokens, page_bytes=page_bytes,
+                self.engine, pool.name, tokens=pool.tokens, page_bytes=page_bytes,
                 layout=describe(pool.host, share),
                 dtype=str(getattr(pool.host, "dtype", "")) or "?", replicated=replicated,
                 ranks=rank)
@@ -145,22 +148,23 @@ class Pools:
         return not (pool.name.startswith("draft") and hasattr(pool.host, "head_num") and
                     not hasattr(pool.host, "kv_lora_rank"))
 
-    def _regions(self, client: Client, pool: HostPool,
-                 segments: Sequence[Segment]) -> List[Any]:
-        """(address, bytes, region) of all memory that the segments lie in."""
+    def _regions(self, client: Client, pool: HostPool, segments: Sequence[Segment],
+                 piece_bytes: int) -> List[Any]:
+        """(address, bytes, region) of all memory that the segments lie in. piece_bytes: of a page,
+        what is stored at once."""
         areas = areas_of(pool.host)
         made: List[Any] = []
         by_area: Dict[Area, Region] = {}
         for address, size in extents(segments, pool.pages):
             area = area_around(areas, address, size)
             if area is None:
-                self._say_staged(pool)
+                self._say_staged(pool, piece_bytes)
                 buffer = (ctypes.c_ubyte * size).from_address(address)
-                region = client.register_staged(buffer, timeout=self._timeout_s)
+                region = self._session.register(functools.partial(client.register_staged, buffer))
                 made.append((address, size, region))
             elif area not in by_area:
-                region = client.register_fd(area.fd, area.bytes, base=area.address,
-                                            timeout=self._timeout_s)
+                region = self._session.register(functools.partial(
+                    client.register_fd, area.fd, area.bytes, 0, area.address))
                 by_area[area] = region
                 made.append((area.address, area.bytes, region))
             else:
@@ -171,15 +175,19 @@ class Pools:
         pool.regions = [region for _, _, region in made]
         return made
 
-    def _say_staged(self, pool: HostPool) -> None:
+    def _say_staged(self, pool: HostPool, piece_bytes: int) -> None:
+        if piece_bytes > self._staging_bytes:
+            raise Misuse(
+                f"pool {pool.name} has pages of {piece_bytes} bytes and staging_mib is "
+                f"{self._staging_bytes >> 20}, which holds none of them; set staging_mib to "
+                f'{-(-piece_bytes >> 20)} or more, or add "allocator": "shm"')
         self._session.say_once(
             "the host pools' memory can't be shared with the daemon, so each page is copied once "
             'more; add "allocator": "shm" to --hicache-storage-backend-extra-config (as JSON in '
             "the flag itself, not as @file)")
 
     def _flat(self, pool: HostPool, replicated: bool) -> None:
-        pool.flat = FlatPages.of_pool(self._session, self._engine, pool.name, pool.host, replicated,
-                                      self._timeout_s)
+        pool.flat = FlatPages.of_pool(self._session, self.engine, pool.name, pool.host, replicated)
         pool.page_bytes = pool.flat.page_bytes
 
 

@@ -4,14 +4,18 @@ resets. Any thread may call; methods say where they wait."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import threading
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple,
+                    TypeVar)
 
 from .. import Client, Namespace, Status
+from .._core import Handle
 from ..plugin.connection import accepted, open_client
 from .identity import Space
+from .patience import Patience
 from .settings import Settings
 
 logger = logging.getLogger("sglang.kvsidecar")
@@ -22,6 +26,12 @@ AT_ONCE_S = 1e-6  # of registering calls in a running engine: the client goes on
 # this one hasn't had.
 CLEAR_TOGETHER_NS = 10_000_000_000
 OPERATIONS_MAX = 65536
+# Of operations: what comes and goes with the daemon's load and life, and is no news.
+PASSING = (Status.OK, Status.TIMEOUT, Status.REVOKED, Status.BUSY, Status.UNAVAILABLE,
+           Status.DRAINING)
+TOLD_MAX = 1000  # different sentences of the log; some name whatever SGLang has handed over
+
+Made = TypeVar("Made", bound=Handle)
 
 
 class Group(NamedTuple):
@@ -43,10 +53,15 @@ class Session:
         self._spaces: Dict[str, Space] = {}
         self._namespaces: Dict[str, Namespace] = {}
         self._version = version  # that the namespaces are for
-        self._next_version: Optional[str] = None  # of the engine, until it has cleared
+        self._load = 0  # of the weights, likewise
+        self._seen = (version, 0)  # of the engine
+        self._behind = False  # it has other weights than those that the namespaces are for
+        self.turn = 0  # grows whenever pages of before may have become wrong
         self._life = ""  # names namespaces of the engine's own; "": those that it shares
         self._cleared_ns: Optional[int] = None  # when this engine cleared last
-        self._told: set[str] = set()
+        self._uncleared: Set[str] = set()  # whose clear has failed: no page of theirs is used
+        self._registering = Patience(settings.attach_timeout_s)
+        self._told: Set[str] = set()
         self.client: Optional[Client] = open_client(
             settings.socket, name, settings.connect_timeout_s, logger,
             operations_max=OPERATIONS_MAX, **options)
@@ -63,7 +78,7 @@ class Session:
 
     def say_once(self, what: str, level: int = logging.WARNING) -> None:
         """Into the log, the first time that it is said."""
-        if what not in self._told:
+        if what not in self._told and len(self._told) < TOLD_MAX:
             self._told.add(what)
             logger.log(level, "kvsidecar: %s", what)
 
@@ -72,15 +87,23 @@ class Session:
         without a daemon it is attached when there is one. False: refused, said in the log."""
         with self._lock:
             self._spaces[name] = space
-            return self._renew(name, self._settings.attach_timeout_s)
+            return self._renew(name, None)
 
-    def _renew(self, name: str, timeout_s: float) -> bool:
-        old, client = self._namespaces.pop(name, None), self.client
-        if old is not None and old.ok:
-            old.detach()
+    def register(self, registration: Callable[..., Made]) -> Made:
+        """What registration(timeout=…) makes, which may wait so long: attach_timeout, and hardly at
+        all right behind one that wasn't answered in that time."""
+        seconds = self._registering.deadline_s()
+        made = registration(timeout=seconds)
+        self._registering.ended(seconds, made.status != Status.UNAVAILABLE)
+        return made
+
+    def _renew(self, name: str, timeout_s: Optional[float]) -> bool:
+        """timeout_s: None for that of a registration."""
+        self._drop(name)
+        client = self.client
         if client is None:
             return False
-        if self._next_version is not None:  # clear() does it, for the weights of then
+        if self._behind or name in self._uncleared:  # until clear()
             return True
         space = self._spaces[name]
         fields = space.fields
@@ -94,7 +117,8 @@ class Session:
         if self._group is not None:
             grouped = {"group": self._group.id, "group_size": self._group.size,
                        "rank": self._group.rank, "detach": bool(self._life)}
-        made = client.attach(fields, coordinate=space.coordinate, timeout=timeout_s, **grouped)
+        attach = functools.partial(client.attach, fields, coordinate=space.coordinate, **grouped)
+        made = self.register(attach) if timeout_s is None else attach(timeout=timeout_s)
         if not accepted(made, f"the namespace of pool {space.pool}", logger):
             return False
         self._namespaces[name] = made
@@ -114,52 +138,90 @@ class Session:
                       "have the weights of before, neither loads nor stores any more; POST "
                       "/hicache/storage-backend/clear or restart it to go on")
 
-    def follow(self, version: str) -> None:
-        """What SGLang calls its weights now. If they have changed, no namespace is used until
-        clear(): pages of the old weights may still be on their way. Returns at once."""
-        if version == self._version or self._next_version == version:
+    def follow(self, version: str, load: int = 0) -> None:
+        """What SGLang calls its weights now, and a number of its last load of them. If that has
+        changed, no namespace is used until clear(): pages of the old weights may still be on their
+        way. Returns at once."""
+        if (version, load) == self._seen:
             return
         with self._lock:
-            self._next_version = version
+            self._seen, self._behind = (version, load), True
+            self.turn += 1
             gone, self._namespaces = self._namespaces, {}
             for namespace in gone.values():
                 namespace.detach()
-        self.say_once(f"the weights have version {version} now: pages are neither loaded nor "
-                      "stored until POST /hicache/storage-backend/clear says that none of the old "
-                      "ones is in use any more")
+        self.say_once(f"the weights have version {version or 'unnamed'} now, load {load}: pages "
+                      "are neither loaded nor stored until POST /hicache/storage-backend/clear "
+                      "says that none of the old ones is in use any more")
 
-    def clear(self, timeout_s: float) -> bool:
-        """No page of before is found again: by anybody, or, where the weights have got another
-        version since, by this engine, which joins those that have it. Waits at most timeout_s a
-        namespace. False: a namespace couldn't be cleared, said in the log; then it isn't used any
-        more."""
+    def clear(self, timeout_s: float, about: Optional[Mapping[str, Any]] = None) -> bool:
+        """No page of before is found again: by anybody, or, where the weights have got another name
+        since, by this engine, which joins those that have the same. about: arguments of
+        NamespaceFields that name the weights of now. Waits at most timeout_s. False: a namespace
+        couldn't be cleared, said in the log; then it isn't used any more until it is."""
+        end = time.monotonic() + timeout_s
+
+        def left() -> float:
+            return max(end - time.monotonic(), AT_ONCE_S)
+
         with self._lock:
-            if self._next_version is not None:
-                self._version, self._next_version = self._next_version, None
+            self.turn += 1
+            if self._catch_up(about or {}):
                 for name in self._spaces:
-                    self._renew(name, timeout_s)
+                    self._renew(name, left())
                 return True
             self._cleared_ns = time.monotonic_ns()
-            begun = [(name, self.client.clear(namespace, timeout=timeout_s))
-                     for name, namespace in self._namespaces.items()
-                     if self.client is not None and self._spaces[name].clears]
-            moved_on, lost = set(), set()
-            for name, op in begun:
-                result = op.result()
-                if result.ok:
-                    moved_on.add(name)
-                elif result.status != Status.STALE_NAMESPACE:
-                    lost.add(name)
-                    logger.error("kvsidecar: the pages of pool %s couldn't be cleared (%s %s); "
-                                 "this engine doesn't use them any more. Clear again when the "
-                                 "daemon answers.", self._spaces[name].pool, result.status.name,
-                                 result.text)
-            for name in self._spaces:
-                if name in lost:
-                    self._namespaces.pop(name).detach()
-                elif name not in moved_on:
-                    self._renew(name, timeout_s)
-            return not lost
+            own = [name for name, space in self._spaces.items() if space.clears]
+            for name in own:
+                if name not in self._namespaces:
+                    self._renew(name, left())
+            done, stale = self._clear(own, left)
+            for name in stale:  # by somebody, and who knows what has been stored since
+                self._renew(name, left())
+            again, stale = self._clear(stale, left)
+            done |= again | stale  # by somebody since this clear began
+            for name, space in self._spaces.items():
+                if not space.clears or name in stale:
+                    self._renew(name, left())
+                elif name not in done:
+                    self._uncleared.add(name)
+                    self._drop(name)
+            return not self._uncleared
+
+    def _catch_up(self, about: Mapping[str, Any]) -> bool:
+        """Whether namespaces of other weights than before, or none at all, are to be used."""
+        (version, load), before = self._seen, (self._version, self._spaces)
+        self._spaces = {name: dataclasses.replace(space, fields=dataclasses.replace(
+            space.fields, **about)) for name, space in self._spaces.items()}
+        renamed = before != (version, self._spaces)
+        # A version that has come and gone leaves no page behind; a load under the same name does.
+        only_named = self._behind and load == self._load and not self._uncleared
+        self._uncleared = set()
+        self._version, self._load, self._behind = version, load, False
+        return renamed or only_named
+
+    def _clear(self, names: Iterable[str],
+               left: Callable[[], float]) -> Tuple[Set[str], Set[str]]:
+        """Those that have got a new generation, and those that somebody else has cleared."""
+        begun = [(name, self.client.clear(self._namespaces[name], timeout=left()))
+                 for name in names if self.client is not None and name in self._namespaces]
+        done, stale = set(), set()
+        for name, op in begun:
+            result = op.result()
+            if result.ok:
+                done.add(name)
+            elif result.status == Status.STALE_NAMESPACE:
+                stale.add(name)
+            else:
+                logger.error("kvsidecar: the pages of pool %s couldn't be cleared (%s %s); this "
+                             "engine doesn't use them any more. Clear again when the daemon "
+                             "answers.", self._spaces[name].pool, result.status.name, result.text)
+        return done, stale
+
+    def _drop(self, name: str) -> None:
+        old = self._namespaces.pop(name, None)
+        if old is not None and old.ok:
+            old.detach()
 
     def enter(self, life: str) -> None:
         """From now on namespaces of this engine's own, named by that text, the same on all of its
@@ -167,6 +229,7 @@ class Session:
         daemon has answered."""
         with self._lock:
             self._life = life
+            self._uncleared = set()  # nobody has stored anything in the new ones
             for name in self._spaces:
                 self._renew(name, AT_ONCE_S)
 

@@ -20,18 +20,17 @@ class StorageStats:
 
     def got(self, pages: int, bytes_: int, seconds: float) -> None:
         """One transfer of one pool; those that brought nothing have no bandwidth."""
-        self._add(self._got, pages, bytes_, seconds)
+        with self._lock:
+            self._add(self._got, pages, bytes_, seconds)
 
     def set(self, pages: int, bytes_: int, seconds: float) -> None:
-        self._add(self._set, pages, bytes_, seconds)
+        with self._lock:
+            self._add(self._set, pages, bytes_, seconds)
 
     def _add(self, samples: List[Tuple[int, float]], pages: int, bytes_: int,
              seconds: float) -> None:
-        if not self._wanted or not pages:
-            return
-        with self._lock:
-            if len(samples) < SAMPLES_MAX:
-                samples.append((pages, bytes_ / max(seconds, 1e-9) / 1e9))
+        if self._wanted and pages and len(samples) < SAMPLES_MAX:
+            samples.append((pages, bytes_ / max(seconds, 1e-9) / 1e9))
 
     def take(self) -> Any:
         """A StorageMetrics of SGLang's with what came since the last take."""

@@ -5,17 +5,19 @@ returned."""
 from __future__ import annotations
 
 import ctypes
+import math
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 from .. import Op, Status
-from .flat import STORED, as_contiguous
+from .flat import LEAST_S, STORED, as_contiguous
 from .hicache_settings import HiCacheSettings
 from .page_numbers import Keys
 from .patience import Patience
 from .pools import HostPool
-from .session import Session
+from .session import PASSING, Session
 from .storage_stats import StorageStats
+
 
 _UNANSWERED = bytes((Status.TIMEOUT,))
 _STORED = bytes(1 if status in STORED else 0 for status in range(256))
@@ -30,11 +32,14 @@ class Transfers:
         self._set_patience = Patience(settings.set_timeout_s)
         self._get_patience = Patience(settings.get_timeout_s)
 
-    def set(self, pool: HostPool, keys: Keys, pages: Any, host_indices: Any) -> List[bool]:
-        """Whether each page is stored, or was before."""
+    def set(self, pool: HostPool, keys: Keys, pages: Any, host_indices: Any,
+            end: float = math.inf) -> List[bool]:
+        """Whether each page is stored, or was before. end: by time.monotonic(), of the call that
+        this is a part of."""
         if not pool.writes:
             return [True] * keys.length
-        began, seconds = time.monotonic(), self._set_patience.deadline_s()
+        began = time.monotonic()
+        seconds = max(min(self._set_patience.deadline_s(), end - began), LEAST_S)
         if pool.flat is not None:
             held: List[Any] = []  # until its bytes are copied
 
@@ -49,9 +54,11 @@ class Transfers:
         self._stats.set(sum(flags), sum(flags) * pool.page_bytes, time.monotonic() - began)
         return flags
 
-    def get(self, pool: HostPool, keys: Keys, pages: Any, host_indices: Any) -> List[bool]:
-        """Whether each page's bytes are in their place now."""
-        began, seconds = time.monotonic(), self._get_patience.deadline_s()
+    def get(self, pool: HostPool, keys: Keys, pages: Any, host_indices: Any,
+            end: float = math.inf) -> List[bool]:
+        """Whether each page's bytes are in their place now. end: as of set."""
+        began = time.monotonic()
+        seconds = max(min(self._get_patience.deadline_s(), end - began), LEAST_S)
         if pool.flat is not None:
             target = as_contiguous(pool.host.get_dummy_flat_data_page())
 
@@ -67,40 +74,54 @@ class Transfers:
 
     def _each_share(self, pool: HostPool, keys: Keys, seconds: float, put: bool,
                     pages: Any) -> List[bool]:
+        ops: List[Tuple[str, Op]] = []
+        try:
+            if not self._begin(pool, keys, seconds, put, pages, ops):
+                return [False] * keys.length
+            table = _STORED if put else _LOADED
+            flags, answered = [True] * keys.length, False
+            for name, op in ops:
+                items = self._items(pool, name, op, keys.length)
+                answered |= items != _UNANSWERED * keys.length
+                flags = [one and bool(other) for one, other in zip(flags, items.translate(table))]
+            (self._set_patience if put else self._get_patience).ended(seconds, answered)
+            return flags
+        finally:
+            self._settle(ops)
+
+    def _begin(self, pool: HostPool, keys: Keys, seconds: float, put: bool, pages: Any,
+               ops: List[Tuple[str, Op]]) -> bool:
+        """One operation a share, into `ops`. False: not all of them have a namespace."""
         client = self._session.client
-        ops: List[Any] = []
-        for share in pool.shares if client is not None else ():
+        if client is None:
+            return False
+        for share in pool.shares:
             namespace = self._session.namespace(share.name)
-            if namespace is None or client is None:
-                return self._given_up(client, ops, keys.length)
+            if namespace is None:
+                return False
             more: Dict[str, Any] = {"key_bytes": keys.key_bytes, "coordinate": share.coordinate,
                                     "timeout": seconds}
             if put:
                 more["durable"] = self._settings.durable
             begin = client.put if put else client.get
             ops.append((share.name, begin(namespace, keys.joined, share.layout, pages, **more)))
-        if not ops:
-            return [False] * keys.length
-        table = _STORED if put else _LOADED
-        flags, answered = [True] * keys.length, False
-        for name, op in ops:
-            items = self._items(name, op, keys.length)
-            answered |= items != _UNANSWERED * keys.length
-            flags = [one and bool(other) for one, other in zip(flags, items.translate(table))]
-        (self._set_patience if put else self._get_patience).ended(seconds, answered)
-        return flags
+        return bool(ops)
 
-    def _items(self, name: str, op: Op, count: int) -> bytes:
+    @staticmethod
+    def _settle(ops: Sequence[Tuple[str, Op]]) -> None:
+        """Whatever has come between: nothing is written any more."""
+        for _, op in ops:
+            if not op.finished:
+                op.cancel()
+                op.result()
+
+    def _items(self, pool: HostPool, name: str, op: Op, count: int) -> bytes:
         """A status a page, when nothing can be written any more."""
         result = op.result()
         if result.status == Status.STALE_NAMESPACE:
             self._session.stale(name)
+        elif result.status not in PASSING:
+            self._session.say_once(f"pages of pool {pool.name} were neither loaded nor stored: "
+                                   f"{result.status.name} {result.text}")
         items = result._items
         return items if len(items) == count else bytes((result.status or Status.INTERNAL,)) * count
-
-    @staticmethod
-    def _given_up(client: Any, ops: Sequence[Any], count: int) -> List[bool]:
-        for _, op in ops:
-            op.cancel()
-            op.result()
-        return [False] * count

@@ -21,7 +21,7 @@ class WholePages:
 
     def __init__(self, session: Session, engine: Engine, settings: HiCacheSettings,
                  pools: Pools) -> None:
-        self._session, self._engine, self._settings = session, engine, settings
+        self._session, self.engine, self._settings = session, engine, settings
         self._pools = pools
         self._others: Dict[int, FlatPages] = {}  # by bytes
 
@@ -37,8 +37,7 @@ class WholePages:
                 raise Misuse(f"pages of {size} bytes beside those of {len(self._others)} other "
                              "sizes")
             found = self._others[size] = FlatPages.of_size(
-                self._session, self._engine, "kv", kv.host, size, self._pools.is_replicated(kv),
-                self._settings.attach_timeout_s)
+                self._session, self.engine, "kv", kv.host, size, self._pools.is_replicated(kv))
         return found
 
     def names_for(self, keys: Keys) -> Optional[List[str]]:

@@ -6,6 +6,7 @@ class RuntimeContext:
     def __init__(self):
         self._server_args = None
         self._resolved = {}
+        self._overrides_log = []
 
     @property
     def server_args(self):
@@ -15,6 +16,13 @@ class RuntimeContext:
 
     def set_server_args(self, server_args):
         self._server_args = server_args
+
+    def override(self, source, **fields):
+        self._overrides_log.append((source, fields))
+        self._resolved.update(fields)
+
+    def overrides_log(self):
+        return [(source, dict(fields)) for source, fields in self._overrides_log]
 
     def config_leaf(self, name):
         if name not in self._resolved:
