@@ -23,8 +23,11 @@ bool same_model(const Json& a, const Json& b) {
   return a.value("model", "") == b.value("model", "");
 }
 
+// A text with a space in it is quoted: others follow it.
 std::string plain(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  const bool one_word =
+      value.is_string() && value.get_ref<const std::string&>().find(' ') == std::string::npos;
+  return one_word ? value.get<std::string>() : value.dump();
 }
 
 bool same_identity(const Json& a, const Json& b) {

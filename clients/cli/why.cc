@@ -39,6 +39,27 @@ std::string answer_text(const Json& answer) {
   return out;
 }
 
+// Those that have the page come first; of those that know nothing of it only the number is told.
+std::string answers_text(const Json& answers) {
+  constexpr const char* kNeverSeen = "never seen here";  // how the daemon begins
+  std::string have, have_not, never;
+  size_t never_count = 0;
+  for (const Json& answer : answers) {
+    if (answer.value("place", "?") != "miss") {
+      have += answer_text(answer);
+    } else if (answer.value("why", "").rfind(kNeverSeen, 0) != 0) {
+      have_not += answer_text(answer);
+    } else {
+      never = answer_text(answer);
+      ++never_count;
+    }
+  }
+  if (never_count > 1)
+    never = line_text("namespaces",
+                      std::to_string(never_count) + ": miss, never seen here, or too long ago");
+  return have + have_not + never;
+}
+
 // Where a page came from stands beside its bytes: pages that only the store has are read. True: ask
 // again.
 bool load_origins(const Target& target, Asker& asker, const std::vector<uint8_t>& key,
@@ -80,7 +101,7 @@ int run_why(const Target& target, const WhyOptions& options) {
     return 0;
   }
   if (json["answers"].empty()) std::printf("no namespace is known here\n");
-  for (const Json& answer : json["answers"]) std::printf("%s", answer_text(answer).c_str());
+  std::printf("%s", answers_text(json["answers"]).c_str());
   return 0;
 }
 

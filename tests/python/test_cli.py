@@ -66,6 +66,14 @@ def test_why_knows_a_page_and_a_miss(run, engine):
     assert "never seen here" in run("why", "00" * 16)
 
 
+def test_why_tells_who_has_a_page_and_counts_those_that_dont(run, engine, client):
+    others = [client.attach(fields(layout=f"other {number}")) for number in range(3)]
+    text = run("why", bytes(engine.keys[0]).hex())
+    assert text.startswith("namespace") and engine.namespace.namespace_id.hex() in text
+    assert "3: miss, never seen here" in text.splitlines()[-1]
+    assert not any(other.namespace_id.hex() in text for other in others)
+
+
 def test_ls_lists_namespaces_and_sessions(run, engine):
     space = engine.namespace.namespace_id.hex()
     assert space in run("ls") and "16.0 KiB" in run("ls")
@@ -79,6 +87,8 @@ def test_ls_tells_namespaces_of_one_model_apart(run, engine, client):
     text = run("ls")
     assert "revision" in text and "r1" in text
     assert "layout=flat" in text and "layout=other" in text and "quantization" not in text
+    client.attach(fields(layout="page_first, of words"))
+    assert 'layout="page_first, of words"' in run("ls")
 
 
 def test_clear_starts_a_new_generation(run, engine, client):

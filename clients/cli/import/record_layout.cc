@@ -101,7 +101,7 @@ Result<RecordLayout> record_layout_of(const NamespaceFields& fields) {
   Words words;
   if (!read_words(fields.layout, words))
     return invalid(what +
-                   " isn't one that the SGLang plug-in makes; name a namespace that an "
+                   " isn't one that HiCache makes; name a namespace that an "
                    "engine with kvsidecar.sglang.HiCache has attached to");
   const uint64_t part_bytes = fields.parts[0].bytes;
   uint64_t sum = 0;

@@ -42,7 +42,9 @@ Status status_of(const client::Outcome& outcome) {
 
 Result<TargetNamespace> find_target(const std::string& list, const std::string& hex) {
   auto id = namespace_of_hex(hex);
-  if (!id) return id.status();
+  if (!id)
+    return invalid("--namespace " + hex +
+                   " isn't an id; give the 32 hex digits that `kvsidecar ls` shows");
   TargetNamespace target;
   target.hex = hex_of(id->data(), id->size());
   const std::string what = "--namespace " + target.hex;

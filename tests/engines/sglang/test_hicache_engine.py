@@ -107,6 +107,8 @@ def test_an_engine_starts_without_a_daemon(engine, reference, make_daemon):
     assert same(engine.generate([LONG]), want)
     assert "serves without it" in engine.log().replace("\n", " ")
     daemon.start().log_has(r"\bchunk_ready\b")
+    eventually(lambda: "HiCache stores" in engine.log(), "its log tells", seconds=60)
+    assert engine.log().count("connected to the daemon at") == 1
     flush(engine)
     # What is stored when it is computed anew tells that the engine has attached by itself.
     eventually(lambda: flush(engine) or engine.generate([LONG])[0].cached == HIT,

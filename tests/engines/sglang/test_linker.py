@@ -187,6 +187,8 @@ def test_an_engine_without_a_daemon_serves_and_attaches_later(engine, make_daemo
     assert engine.log().count("no daemon takes this engine") == 1
     engine.flush_cache()
     daemon.start().log_has(r"\bchunk_ready\b")
+    eventually(lambda: "the linker stores" in engine.log(), "its log tells", seconds=STANDS_S)
+    assert engine.log().count("connected to the daemon at") == 1
     wait_for_hits(engine, watch, want)
 
 

@@ -200,7 +200,7 @@ def changed(small, client, tmp_path, what):
     elif what == "no such namespace":
         space = "00" * 16
     elif what == "short namespace":
-        space = "00"
+        space = "a12dd"
     elif what == "data of another rank":
         data = Table(str(tmp_path / "hicache.3.bin"), MLA.record_bytes).path
         os.utime(data, (SAVED_S - 1, SAVED_S - 1))
@@ -209,6 +209,7 @@ def changed(small, client, tmp_path, what):
         fields = {
             "pp": lambda: fields_of(shape, pp_size=2),
             "unknown layout": lambda: fields_of(shape, layout="other"),
+            "linker": lambda: fields_of(shape, layout="linker, by layer: 4096+4096"),
             "page_head": lambda: fields_of(shape, layout="page_head, MHATokenToKVPoolHost, layers"
                                            f" 0 3 3, segments 1x{shape.part_bytes}"),
             "layout and bytes differ": lambda: fields_of(
@@ -227,10 +228,13 @@ def changed(small, client, tmp_path, what):
     ("no data", "nothing.0.bin"),
     ("data without a rank", "RANK:POOL=PATH"),
     ("no such namespace", "kvsidecar ls"),
-    ("short namespace", "an id has 32"),
+    ("short namespace", "--namespace a12dd isn't an id; give the 32 hex digits that `kvsidecar ls` "
+                        "shows"),
     ("data of another rank", "add --data PREFIX.0.bin"),
     ("pp", "pipeline"),
     ("unknown layout", "HiCache"),
+    ("linker", "isn't one that HiCache makes; name a namespace that an engine with "
+               "kvsidecar.sglang.HiCache"),
     ("page_head", "none that HF3FS's records"),
     ("layout and bytes differ", "4096 bytes"),
     ("side pool of K and V", "could never store"),

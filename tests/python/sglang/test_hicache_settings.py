@@ -54,7 +54,8 @@ def test_keys_of_sglang_may_stay():
 
 @pytest.mark.parametrize("wrong, nearest", [
     ("sockett", "socket"), ("get_timeout", "get_timeout_s"), ("lease", "lease_s"),
-    ("weight_version", "weights_version")])
+    ("weight_version", "weights_version"), ("alocator", "allocator"),
+    ("interface_V1", "interface_v1"), ("prefetch_treshold", "prefetch_threshold")])
 def test_an_unknown_key_is_refused_naming_the_nearest(wrong, nearest):
     text = refusal(**{wrong: 7})
     assert f"{wrong} = 7" in text and f"did you mean {nearest}?" in text

@@ -111,6 +111,18 @@ def test_a_late_answer_serves_the_next_lookup(scene):
     assert scene.now - before < BUDGET_NS // 10
 
 
+def test_a_late_answer_counts_unless_the_request_is_asked_about_again(scene):
+    served, lost = Answer(), Answer()
+    scene.answers = [served, lost, Answer(HOST * 4)]
+    for rid in ("served", "lost", "in time"):
+        scene.lengths(rid=rid)
+    for answer in (served, lost):
+        answer.give(HOST * 4)
+    assert scene.lengths(rid="served") == [1, 2, 3, 4]
+    scene.lookups.late.look()
+    assert scene.lookups.late.count == 1
+
+
 def test_only_the_first_ask_spins(scene):
     scene.answers = [Answer()]
     scene.lengths()

@@ -5,7 +5,9 @@ Method: steps and lookups at moments of the test's choosing.
 """
 import pytest
 
+from kvsidecar.sglang.hicache_settings import HiCacheSettings
 from kvsidecar.sglang.linker_pace import IDLE_STEP_NS, Pace
+from kvsidecar.sglang.linker_settings import LinkerSettings
 
 BUSY_NS, IDLE_NS = 200_000, 5_000_000
 
@@ -60,3 +62,7 @@ def test_idleness_never_shortens_a_lookup():
     scene.step(1)
     scene.step(1)
     assert scene.may_take() == (BUSY_NS, 0)
+
+
+def test_an_idle_engine_waits_as_long_as_the_other_doors_queries_may():
+    assert LinkerSettings.read(None).idle_lookup_s == HiCacheSettings.read(None).lookup_deadline_s

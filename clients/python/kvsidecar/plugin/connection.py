@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import Any, Optional
+from typing import Any, List, Optional, Tuple
 
 from .._core import Handle
 from ..client import LEVELS, Client
@@ -25,23 +25,35 @@ def open_client(socket: Optional[str], name: str, connect_timeout_s: float,
     """Waits at most connect_timeout_s. Without a daemon the client goes on trying by itself, said
     once. None: a daemon refuses, or there is no client library; the engine serves without it, for
     good. options: of Client. What the client says goes to the logger, from any thread."""
-    heard = ""
+    opening = True
+    heard: List[Tuple[LogLevel, str]] = []  # meanwhile
+
+    def log(level: LogLevel, text: str) -> None:
+        logger.log(LEVELS.get(level, logging.ERROR), "kvsidecar: %s", text)
 
     def hear(level: LogLevel, text: str) -> None:
-        nonlocal heard
-        heard = text
-        logger.log(LEVELS.get(level, logging.ERROR), "kvsidecar: %s", text)
+        if opening:
+            heard.append((level, text))
+        else:
+            log(level, text)
 
     try:
         client = Client(socket, name=name, allow_disconnected=True,
                         connect_timeout=connect_timeout_s, log=hear, **options)
     except (OpenFailed, LibraryNotFound) as error:
-        logger.error("kvsidecar: %s. The engine serves without it.", error)
+        logger.error("kvsidecar: %s. The engine serves without it until it is started again.",
+                     error)
         return None
+    opening = False
+    reason = ""
     if not client.connected:
+        reason = heard.pop()[1] if heard else "no answer"
+    for level, text in heard:
+        log(level, text)
+    if reason:  # said once, with what follows from it
         logger.warning("kvsidecar: no daemon takes this engine at %s (%s); the engine serves "
                        "without it and attaches by itself as soon as one does",
-                       socket or "the default socket", heard or "no answer")
+                       socket or "the default socket", reason)
     return client
 
 

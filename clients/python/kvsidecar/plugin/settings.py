@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ..errors import Misuse
 
@@ -58,9 +58,11 @@ def read_keys(where: str, keys: Keys, given: Mapping[str, Any]) -> Dict[str, Any
             for name, (setting, key) in keys.items()}
 
 
-def unknown(where: str, keys: Keys, name: Any, value: Any) -> Misuse:
-    """For a key that nobody knows: names the nearest known one, else all of them."""
-    near = difflib.get_close_matches(str(name), keys, 1, 0.5)
+def unknown(where: str, keys: Keys, name: Any, value: Any,
+            others: Iterable[str] = ()) -> Misuse:
+    """For a key that nobody knows: names the nearest known one, else all of kvsidecar's. others:
+    keys of the engine itself that may stand there too."""
+    near = difflib.get_close_matches(str(name), [*keys, *others], 1, 0.5)
     remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(keys))}"
     return Misuse(f"{where}: {name} = {show(value)} isn't a key of kvsidecar; {remedy}")
 

@@ -120,9 +120,8 @@ class HiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang has no types of i
         self._tell(engine)
 
     def _tell(self, engine: Engine) -> None:
-        logger.info("kvsidecar: HiCache stores %s, revision %s, in the daemon at %s",
-                    engine.common["model"], engine.common["revision"],
-                    self.settings.socket or "the default socket")
+        self.session.announce(f"HiCache stores {engine.common['model']}, revision "
+                              f"{engine.common['revision']}")
 
     # Host pools. SGLang's main thread; each waits at most attach_timeout a call to the daemon.
 

@@ -14,6 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import Op, Status
+from .linker_late import LateAnswers
 from .linker_pools import DevicePool
 from .linker_question import Prepared, Question, part_of
 from .linker_transfers import Asked
@@ -62,6 +63,7 @@ class Lookups:
         self._releases: List[Op] = []
         self._avoided: Dict[bytes, int] = {}  # page -> until when it isn't offered
         self._complained = False
+        self.late = LateAnswers()
         self.stale = False  # somebody else has cleared a namespace
 
     def lengths(self, rid: str, asked: Asked, until_ns: int, sleep_ns: int = 0) -> List[int]:
@@ -92,6 +94,7 @@ class Lookups:
             ask.batch = self._batch
             self._asks[rid] = ask
             self._spin(question, until_ns, sleep_ns)
+            self.late.asked(question)
         return self._told(ask, first or 0, asked.pages)
 
     def _outlived(self, ask: Ask) -> bool:
@@ -137,6 +140,7 @@ class Lookups:
         if not question.finished:
             return []
         ask.answered = True
+        self.late.served(question)
         failure = question.failure
         if failure is not None:
             self.stale = self.stale or failure[0] == Status.STALE_NAMESPACE

@@ -19,7 +19,7 @@ KEYS: Dict[str, Tuple[str, Key]] = {
         200, 0, 100_000, "How long the scheduler may look for the daemon's answer about a request; "
         "what comes later serves the request's next lookup.", scale=1e-6)),
     "idle_lookup_us": ("idle_lookup_s", Number(
-        5000, 0, 100_000, "The same for the first lookup of an engine that computes nothing: "
+        20_000, 0, 100_000, "The same for the first lookup of an engine that computes nothing: "
         "nobody else waits then, the daemon may have to wake up, and SGLang doesn't ask again. "
         "It sleeps after lookup_us; not less than that.",
         scale=1e-6)),

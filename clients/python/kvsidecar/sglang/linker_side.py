@@ -25,8 +25,8 @@ logger = logging.getLogger("sglang.kvsidecar")
 
 CLOSE_S = 10.0  # for loads that are being copied
 VERSION = "weight_version"  # as SGLang calls it
-KINDS = ("lookups", "hits", "hit_pages", "loads", "failed_loads", "refused_loads", "offloads",
-         "stored", "not_stored")
+KINDS = ("lookups", "hits", "hit_pages", "late_answers", "loads", "failed_loads", "refused_loads",
+         "offloads", "stored", "not_stored")
 
 
 class Side:
@@ -225,6 +225,8 @@ class Side:
 
     def completed_offloads(self) -> int:
         self._pace.step()
+        self._lookups.late.look()
+        self.counts["late_answers"] = self._lookups.late.count
         self._follow_weights()
         self._notice_epoch()
         count = self._offloads.completed()
@@ -263,6 +265,10 @@ class Side:
         self._follow_weights()
         if self.settings.on_reset == "detach":
             self._lives.next()
+            self.session.say_once(
+                "the cache was reset: this engine goes on in a namespace of its own; what was "
+                "stored before stays for other engines, and this one loads it no more. Where a "
+                'reset never comes with new weights, set "on_reset": "keep"', logging.INFO)
         if self._moved:
             self._moved = False
             self.session.clear(AT_ONCE_S)  # attaches to those of the version

@@ -57,7 +57,8 @@ def session_of(settings: LinkerSettings, ranks: Ranks, own: str, version: str) -
     group: Optional[Group] = None
     if ranks.tp_size > 1:
         group = Group(group_uuid(own), ranks.tp_size, ranks.tp_rank)
-    return Session(settings, f"sglang linker {ranks.tp_rank}", group, version, spin=0)
+    return Session(settings, f"sglang linker {ranks.tp_rank}", group, version, "/flush_cache",
+                   spin=0)
 
 
 def shared(group: Any, device: Device) -> None:
@@ -111,6 +112,8 @@ def attach(session: Session, facts: Facts, ranks: Ranks, settings: LinkerSetting
     engine = engine_of(facts, ranks, settings, "linker")
     for hint in engine.hints:
         session.say_once(hint)
+    session.announce(f"the linker stores {engine.common['model']}, revision "
+                     f"{engine.common['revision']}")
     writes: Dict[str, bool] = {}
     for pool in pools.values():
         space = space_of(

@@ -14,6 +14,7 @@ from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Op
 from .. import Client, Namespace, Status
 from .._core import Handle
 from ..plugin.connection import accepted, open_client
+from .first_contact import FirstContact
 from .identity import Space
 from .patience import Patience
 from .settings import Settings
@@ -44,11 +45,13 @@ class Group(NamedTuple):
 
 class Session:
     def __init__(self, settings: Settings, name: str, group: Optional[Group] = None,
-                 version: str = "", **options: Any) -> None:
+                 version: str = "", remedy: str = "", **options: Any) -> None:
         """Waits at most connect_timeout for a daemon. Without one the client goes on trying by
         itself, said once; `client` is None where a daemon refuses. version: of the weights, as
-        SGLang calls it; see follow(). options: of Client."""
+        SGLang calls it; see follow(). remedy: what makes SGLang call clear(). options: of
+        Client."""
         self._settings, self._group = settings, group
+        self._remedy = remedy or "POST /hicache/storage-backend/clear"
         self._lock = threading.Lock()
         self._spaces: Dict[str, Space] = {}
         self._namespaces: Dict[str, Namespace] = {}
@@ -65,12 +68,25 @@ class Session:
         self.client: Optional[Client] = open_client(
             settings.socket, name, settings.connect_timeout_s, logger,
             operations_max=OPERATIONS_MAX, **options)
+        self._contact: Optional[FirstContact] = None
+        if self.client is not None:
+            self._contact = FirstContact(lambda: self.connected, self._is_served,
+                                         settings.socket or "the default socket")
 
     @property
     def connected(self) -> bool:
         """Never waits."""
         client = self.client
         return client is not None and client.connected
+
+    def _is_served(self) -> bool:
+        return all([namespace.generation > 0 for namespace in list(self._namespaces.values())])
+
+    def announce(self, what: str) -> None:
+        """What this engine keeps in the daemon, into the log: with the first connection. Never
+        where a daemon has refused."""
+        if self._contact is not None:
+            self._contact.tell(what)
 
     def namespace(self, name: str) -> Optional[Namespace]:
         """The present attachment under that name; None: there is none. Never waits."""
@@ -135,8 +151,8 @@ class Session:
                     self._renew(name, AT_ONCE_S)
                 return
         self.say_once("somebody else has cleared this model's pages, and this engine, which may "
-                      "have the weights of before, neither loads nor stores any more; POST "
-                      "/hicache/storage-backend/clear or restart it to go on")
+                      "have the weights of before, neither loads nor stores any more; "
+                      f"{self._remedy} or restart it to go on")
 
     def follow(self, version: str, load: int = 0) -> None:
         """What SGLang calls its weights now, and a number of its last load of them. If that has
@@ -151,8 +167,8 @@ class Session:
             for namespace in gone.values():
                 namespace.detach()
         self.say_once(f"the weights have version {version or 'unnamed'} now, load {load}: pages "
-                      "are neither loaded nor stored until POST /hicache/storage-backend/clear "
-                      "says that none of the old ones is in use any more")
+                      f"are neither loaded nor stored until {self._remedy} says that none of the "
+                      "old ones is in use any more")
 
     def clear(self, timeout_s: float, about: Optional[Mapping[str, Any]] = None) -> bool:
         """No page of before is found again: by anybody, or, where the weights have got another name
@@ -166,27 +182,35 @@ class Session:
 
         with self._lock:
             self.turn += 1
-            if self._catch_up(about or {}):
-                for name in self._spaces:
-                    self._renew(name, left())
-                return True
-            self._cleared_ns = time.monotonic_ns()
-            own = [name for name, space in self._spaces.items() if space.clears]
-            for name in own:
-                if name not in self._namespaces:
-                    self._renew(name, left())
-            done, stale = self._clear(own, left)
-            for name in stale:  # by somebody, and who knows what has been stored since
+            updated = self._behind
+            joined = self._catch_up(about or {})
+            for name in self._spaces if joined else ():
                 self._renew(name, left())
-            again, stale = self._clear(stale, left)
-            done |= again | stale  # by somebody since this clear began
-            for name, space in self._spaces.items():
-                if not space.clears or name in stale:
-                    self._renew(name, left())
-                elif name not in done:
-                    self._uncleared.add(name)
-                    self._drop(name)
-            return not self._uncleared
+            done = joined or self._begin_anew(left)
+        if updated and done and self.client is not None:
+            logger.info("kvsidecar: this engine goes on with the pages of weights of version %s",
+                        self._version or "unnamed")
+        return done
+
+    def _begin_anew(self, left: Callable[[], float]) -> bool:
+        """A new generation of the namespaces of now. False: not of all of them."""
+        self._cleared_ns = time.monotonic_ns()
+        own = [name for name, space in self._spaces.items() if space.clears]
+        for name in own:
+            if name not in self._namespaces:
+                self._renew(name, left())
+        done, stale = self._clear(own, left)
+        for name in stale:  # by somebody, and who knows what has been stored since
+            self._renew(name, left())
+        again, stale = self._clear(stale, left)
+        done |= again | stale  # by somebody since this clear began
+        for name, space in self._spaces.items():
+            if not space.clears or name in stale:
+                self._renew(name, left())
+            elif name not in done:
+                self._uncleared.add(name)
+                self._drop(name)
+        return not self._uncleared
 
     def _catch_up(self, about: Mapping[str, Any]) -> bool:
         """Whether namespaces of other weights than before, or none at all, are to be used."""
@@ -241,5 +265,7 @@ class Session:
         with self._lock:
             client, self.client = self.client, None
             self._namespaces = {}
+        if self._contact is not None:
+            self._contact.close()
         if client is not None:
             client.close(wait_s)

@@ -66,7 +66,7 @@ def read_settings(where: str, keys: Mapping[str, Tuple[str, Key]], given: Any,
         if name in every:
             continue
         if name not in known:
-            raise unknown(where, every, name, value)
+            raise unknown(where, every, name, value, known)
         reason = known[name]
         if reason is not None:
             raise Misuse(f"{where}: {name} = {show(value)} can't be had: {reason}")
