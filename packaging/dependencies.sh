@@ -14,7 +14,7 @@ build=(
   nlohmann-json3-dev libcli11-dev python3
 )
 tests=(
-  clang git libgtest-dev relacy-dev rpm rpm2cpio cpio dpkg-dev man-db
+  clang fuse3 git libfuse3-dev libgtest-dev relacy-dev rpm rpm2cpio cpio dpkg-dev man-db
   python3-pytest python3-numpy python3-venv
 )
 
