@@ -4,9 +4,12 @@
 #   run.sh                     every engine
 #   run.sh vllm [ARGUMENT…]    one; arguments go to pytest
 #   run.sh sglang [ARGUMENT…]  likewise
-#   run.sh vllm bench [ARGUMENT…]   figures instead of tests
+#   run.sh usrbio [ARGUMENT…]  programs for 3FS's C interface, on our client of its protocol
+#   run.sh vllm bench [ARGUMENT…], run.sh sglang bench [ARGUMENT…]   figures instead of tests
 #   KVSIDECAR_BUILD            folder of a release build (default: build/release)
 #   KVSIDECAR_ENGINES_HOME     where their packages are kept (default: ~/.cache/kvsidecar)
+#   KVSIDECAR_USRBIO_LIBRARY, KVSIDECAR_USRBIO_MOUNT
+#                              usrbio on 3FS's own library, on a mount (default: ours, on a mini3fs)
 # What fails and then passes alone is named UNSTEADY.
 # An engine whose packages would have to be fetched while the package index doesn't answer is
 # skipped, which is said. Exit code: 0 when everything that ran has passed.
@@ -97,7 +100,7 @@ vllm_half() {
 vllm_engines() {
   local name=$1 given=0 argument
   shift
-  for argument in "$@"; do [[ -e $argument ]] && given=1; done
+  for argument in "$@"; do [[ -e ${argument%%::*} ]] && given=1; done
   ((given)) || set -- vllm "$@"
   tested "vllm-$name" nice -n 5 /usr/bin/python3 -m pytest "$@" --ignore vllm/unit --durations 8
 }
@@ -126,19 +129,68 @@ sglang() {
   begin=$SECONDS
   (
     . sglang/variables.sh
+    [[ ${1:-} == bench ]] && exec "$prefix/bin/python" sglang/bench_hicache.py "${@:2}"
     export KVSIDECAR_LOGS=$logs KVSIDECAR_MODELS
     KVSIDECAR_MODELS=$prefix/models-$(sha256sum sglang/models.py | cut -c -12)
     "$prefix/bin/python" sglang/models.py "$KVSIDECAR_MODELS" >"$logs/sglang-models.log" 2>&1 ||
       { tail -n 40 "$logs/sglang-models.log"; exit 1; }
     KVSIDECAR_LIBRARY=$(find "$KVSIDECAR_BUILD" -name 'libkvsidecar-client.so.0' -print -quit)
     export KVSIDECAR_LIBRARY
-    for argument in "$@"; do [[ -e $argument ]] && given=1; done
+    for argument in "$@"; do [[ -e ${argument%%::*} ]] && given=1; done
     ((given)) || set -- sglang "$@"
     tested sglang nice -n 5 "$prefix/bin/python" -m pytest --disable-warnings "$@" --durations 8
   )
   code=$?
+  [[ ${1:-} == bench ]] && return $code
   echo "engines: sglang took $((SECONDS - begin)) s"
   return $code
+}
+
+# A compiled reader in Debian's python, and SGLang's client in SGLang's environment.
+usrbio() {
+  local begin=$SECONDS prefix code failed=0
+  KVSIDECAR_MINI3FS=$(find "$KVSIDECAR_BUILD" -type f -name mini3fs -print -quit)
+  local ours=$KVSIDECAR_BUILD/tests/usrbio/shared_builtin/libhf3fs_api_shared.so
+  export KVSIDECAR_MINI3FS KVSIDECAR_USRBIO_LIBRARY=${KVSIDECAR_USRBIO_LIBRARY:-$ours}
+  if [[ -z $KVSIDECAR_MINI3FS && -z ${KVSIDECAR_USRBIO_MOUNT:-} ]]; then
+    echo "engines: usrbio SKIPPED: mini3fs isn't built (libfuse3-dev), and no mount is named"
+    return 0
+  elif [[ -z ${KVSIDECAR_USRBIO_MOUNT:-} && ($EUID != 0 || ! -e /dev/fuse) ]]; then
+    echo "engines: usrbio SKIPPED: mini3fs needs root and /dev/fuse"
+    return 0
+  fi
+  prefix=$(usrbio/environment.sh 2>"$logs/usrbio-environment.log")
+  code=$?
+  if ((code == 3)); then
+    echo "engines: usrbio's reader SKIPPED: it isn't here and the package index doesn't answer"
+  elif ((code)); then
+    tail -n 40 "$logs/usrbio-environment.log"
+    failed=1
+  else
+    usrbio_tested reader "$prefix" /usr/bin/python3 usrbio/test_fastsafetensor.py "$@" || failed=1
+  fi
+  prefix=$(sglang/environment.sh 2>"$logs/sglang-environment.log")
+  code=$?
+  if ((code == 3)); then
+    echo "engines: usrbio's SGLang SKIPPED: it isn't here and the package index doesn't answer"
+  elif ((code)); then
+    tail -n 40 "$logs/sglang-environment.log"
+    failed=1
+  else
+    (
+      . sglang/variables.sh
+      usrbio_tested sglang "$PYTHONPATH" "$prefix/bin/python" usrbio/test_sglang_client.py "$@"
+    ) || failed=1
+  fi
+  echo "engines: usrbio took $((SECONDS - begin)) s"
+  return $failed
+}
+
+# NAME PYTHONPATH PYTHON ARGUMENT…: compiled programs look for the library by its name.
+usrbio_tested() {
+  PYTHONPATH=$PWD/usrbio:$2 PYTHONDONTWRITEBYTECODE=1 \
+    LD_LIBRARY_PATH=$(dirname "$KVSIDECAR_USRBIO_LIBRARY")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+    tested "usrbio-$1" nice -n 5 "$3" -m pytest --disable-warnings "${@:4}"
 }
 
 engine=${1:-all}
@@ -148,9 +200,11 @@ case $engine in
     failed=0
     vllm "$@" || failed=1
     sglang "$@" || failed=1
+    usrbio "$@" || failed=1
     exit $failed
     ;;
   vllm) vllm "$@" ;;
   sglang) sglang "$@" ;;
-  *) echo "run.sh: no engine is called '$engine'; there are vllm and sglang" >&2 && exit 2 ;;
+  usrbio) usrbio "$@" ;;
+  *) echo "run.sh: no engine is called '$engine'; there are vllm, sglang, usrbio" >&2 && exit 2 ;;
 esac
