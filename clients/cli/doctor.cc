@@ -7,6 +7,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/doctor_account.h"
 #include "clients/cli/doctor_facts.h"
+#include "clients/cli/doctor_usrbio.h"
 #include "clients/cli/print.h"
 
 namespace kvsidecar {
@@ -30,7 +31,7 @@ bool has_avx(bool wide) {
 }
 
 // What only a daemon that answers can tell. Gives its pid, 0 when there is none.
-int ask_daemon(const Target& target, std::vector<Check>& checks, bool& store_known) {
+int ask_daemon(const Target& target, std::vector<Check>& checks, Result<Account>& account) {
   auto asker = Asker::open(target);
   if (!asker) {
     checks.push_back(check_session(asker.status().code(), asker.status().text(), 0));
@@ -39,13 +40,12 @@ int ask_daemon(const Target& target, std::vector<Check>& checks, bool& store_kno
   const int pid = asker->daemon_pid();
   checks.push_back(check_session(Code::kOk, "", pid));
   auto text = asker->stat(KVS_STAT_STATUS);
-  auto account = text ? parse_account(*text) : Result<Account>(text.status());
+  account = text ? parse_account(*text) : Result<Account>(text.status());
   if (account) {
     checks.push_back(check_host_pool(*account));
     checks.push_back(check_store(account->store));
     if (account->store != "none") checks.push_back(check_store_writes(*account));
   }
-  store_known = account.ok();
   return pid;
 }
 
@@ -55,12 +55,18 @@ int run_doctor(const Target& target, const DoctorOptions& options) {
   std::vector<Check> checks;
   const SocketFacts socket = socket_facts(socket_of(target));
   checks.push_back(check_socket(socket));
-  bool store_known = false;
+  Result<Account> account = Status(Code::kUnavailable, "no daemon was asked");
   int pid = 0;
-  if (checks.back().verdict != Verdict::kFail) pid = ask_daemon(target, checks, store_known);
+  if (checks.back().verdict != Verdict::kFail) pid = ask_daemon(target, checks, account);
   std::string store = options.store;
   if (store.empty()) store = store_root_in(file_text(options.config));
-  if (!store_known || !options.store.empty())
+  bool store_answers = true;
+  for (Check& check :
+       check_3fs_store(store, account ? account->store : "", account ? &*account : nullptr)) {
+    store_answers = store_answers && check.verdict != Verdict::kFail;
+    checks.push_back(std::move(check));
+  }
+  if (store_answers && (!account || !options.store.empty()))
     checks.push_back(check_direct(store, store.empty() ? 0 : direct_error(store)));
   const ShmFacts shm = shm_facts(kShm);
   checks.push_back(check_shm_size(shm));

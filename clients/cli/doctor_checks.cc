@@ -137,6 +137,12 @@ Check check_store(const std::string& described) {
   constexpr const char* kName = "store";
   if (described == "none")
     return warn(kName, "none: evicted pages are gone", "set store.root in kvsidecar.toml");
+  if (described.rfind("usrbio", 0) == 0) {
+    const bool away = described.find("misses until") != std::string::npos;
+    return away ? bad(kName, described,
+                      "look after 3FS's fuse daemon; the store comes back by itself")
+                : ok(kName, described);
+  }
   if (described.find("O_DIRECT") == std::string::npos)
     return warn(kName, described + ", through the page cache",
                 "use a file system with O_DIRECT (ext4, xfs)");

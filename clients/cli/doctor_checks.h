@@ -54,7 +54,7 @@ Check check_memlock(const std::string& whose, std::optional<uint64_t> limit_byte
 Check check_io_uring(int error);  // errno of io_uring_setup; 0: it works
 // error: errno of an O_DIRECT write in the directory; 0: it works. directory empty: not known.
 Check check_direct(const std::string& directory, int error);
-// What the daemon says of its store ("file (O_DIRECT)", "none", …).
+// What the daemon says of its store ("file (O_DIRECT)", "usrbio (…)", "none").
 Check check_store(const std::string& described);
 Check check_digest(bool avx2, bool avx512);
 Check check_kernel(const std::string& release);

@@ -69,6 +69,10 @@ void finish(World& world, Operation& op) {
   const Code whole = whole_status(op);
   // Memory that vanishes under a copy ends the session, once it has been told.
   if (whole == Code::kMemoryFault) op.session->memory_fault = true;
+  // A store operation that takes long, or never ends, may keep the request itself: the engine's
+  // memory isn't needed any more.
+  op.layouts.clear();
+  op.regions.clear();
   answer(world, op, whole, 0, done, codes);
 }
 

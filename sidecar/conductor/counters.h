@@ -44,13 +44,14 @@
   X(writes_failed, "Pages that the store could not write")                                  \
   X(writes_dropped_full, "Queued writes dropped because the write-behind queue was full")   \
   X(writes_dropped_evicted, "Queued writes dropped because the page was evicted")           \
-  X(writes_dropped_quota, "Writes not queued because of store_bytes_max")                  \
+  X(writes_dropped_quota, "Writes not queued because of store_bytes_max")                   \
   X(not_stored, "Durable puts answered NOT_STORED")                                         \
   X(bytes_written, "Bytes written to the store")                                            \
   X(bytes_read, "Bytes read from the store")                                                \
   X(store_reads, "Pages read from the store")                                               \
   X(store_read_errors, "Store reads that failed")                                           \
   X(pages_corrupt, "Pages whose bytes did not prove themselves")                            \
+  X(store_proof_failures, "Pages read from the store whose bytes did not prove themselves") \
   X(pages_prefetched, "Pages fetched into the host pool ahead of a get")                    \
   X(pages_verified, "Adopted pages whose bytes were checked")                               \
   X(pages_scrubbed, "Adopted pages given to a hash worker before anybody asked for them")   \

@@ -10,6 +10,7 @@
 #include "sidecar/conductor/slots.h"
 #include "sidecar/conductor/write_behind.h"
 #include "sidecar/digest.h"
+#include "sidecar/planted.h"
 
 namespace kvsidecar {
 namespace {
@@ -58,6 +59,7 @@ void corrupt(World& world, EntryId entry) {
   world.log.event("page_corrupt",
                   "page=" + to_hex(page.hash) + " place=" + (fetch.from_store ? "store" : "host"));
   if (fetch.from_store) {
+    world.count.store_proof_failures.add();
     invalidate_location(world, entry, fetch.location);
   } else if ((page.flags & (kUnverified | kWriting)) == kUnverified) {
     // Nobody reads bytes that were never checked: they go at once, and what the store has stays.
@@ -81,6 +83,7 @@ void start_read(World& world, EntryId entry) {
   if (fetch.slot == kNoSlot) return fail(world, entry, Code::kBusy);
   StoreCommand command;
   command.op = StoreOp::kRead;
+  command.prefetch = fetch.waiters.empty();
   command.token = world.new_token();
   command.location = fetch.location;
   command.page = world.parts.pool->bytes(fetch.slot);
@@ -228,7 +231,8 @@ void finish_check(World& world, HashDone&& done) {
   const EntryId entry = found->second;
   world.checks.erase(found);
   Fetch& fetch = *world.fetches.at(entry);
-  if (done.status != Code::kOk) return corrupt(world, entry);
+  const bool passes = planted(Bug::kUnprovenPage) && fetch.from_store;
+  if (done.status != Code::kOk && !passes) return corrupt(world, entry);
   PageEntry& page = world.index[entry];
   if ((page.flags & kDoomed) != 0) return fail(world, entry, Code::kMiss);  // deleted meanwhile
   if (fetch.from_store) {

@@ -47,6 +47,15 @@ bool add_page(World& world, const FoundSegment& segment, NamespaceInfo& space,
   return true;
 }
 
+// Told before: its write has ended, or an earlier mount's directories were read.
+bool is_known_there(const World& world, const FoundSegment& segment, const FoundPage& found) {
+  const EntryId entry = world.index.find(found.hash);
+  if (entry == kNoEntry) return false;
+  const PageEntry& page = world.index[entry];
+  return page.segment != kNowhere && world.segments.segment(page.segment) == segment.segment &&
+         page.store_slot == found.slot;
+}
+
 }  // namespace
 
 void adopt_chunk(World& world, std::span<std::byte> memory, bool adopt) {
@@ -78,14 +87,14 @@ void scan_done(World& world, StoreDone&& done) {
   }
   // Pages of a cleared generation can't be asked for: their segment only takes space.
   if (segment.generation < (*space)->generation) return unlink_segment(world, segment.segment);
-  size_t known = 0;
-  for (const FoundPage& page : segment.pages)
-    known += add_page(world, segment, **space, page) ? 1 : 0;
-  if (known == 0) {
-    // A segment of this life may hold pages whose writes are known, or still away.
-    if (segment.segment >> 32 == (world.epoch & UINT32_MAX)) return;
-    return unlink_segment(world, segment.segment);
+  size_t added = 0;
+  bool known = segment.current;  // writes may still be away into it
+  for (const FoundPage& page : segment.pages) {
+    known = known || is_known_there(world, segment, page);
+    added += add_page(world, segment, **space, page) ? 1 : 0;
   }
+  if (added == 0 && known) return;
+  if (added == 0) return unlink_segment(world, segment.segment);
   world.segments.set_bytes(world.segments.number(segment.segment), segment.bytes);
 }
 

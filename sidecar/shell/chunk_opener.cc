@@ -70,7 +70,7 @@ void ChunkOpener::arrived(Result<Chunk> chunk, UniqueFd lock) {
   ++opened_;
   failure_.clear();
   locks_.push_back(std::move(lock));
-  ready_(chunk->memory, chunk->existed);
+  ready_(*chunk);
   log_event(LogLevel::kInfo, "chunk_ready",
             {{"path", chunk->path},
              {"bytes", chunk->memory.size()},

@@ -16,7 +16,7 @@ namespace kvsidecar {
 
 class ChunkOpener {
  public:
-  using Ready = std::function<void(std::span<std::byte> memory, bool adopt)>;
+  using Ready = std::function<void(const Chunk& chunk)>;
   // All outlive the opener; `reaper` is turned elsewhere and polled here only.
   ChunkOpener(const ChunkPlan& plan, Reaper& reaper, Clock& clock, FaultPoints& faults,
               Ready ready);

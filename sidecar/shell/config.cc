@@ -84,10 +84,30 @@ Status check_pool(const Config& config) {
   return {};
 }
 
+// What 3FS's own fuse daemon can map, and what it never does.
+Status check_usrbio(const Config& config) {
+  if (config.store_kind == StoreKind::kUsrbio && config.pool_directory != "/dev/shm")
+    return invalid("host_pool.directory = \"" + config.pool_directory +
+                   "\" must be \"/dev/shm\" with store.kind = \"usrbio\": 3FS's fuse daemon maps "
+                   "only files directly there");
+  if (Status status =
+          check_multiple("store.usrbio.chunk_bytes", config.usrbio_chunk_bytes, "", 4096, "");
+      !status.ok())
+    return status;
+  if (config.usrbio_library.empty()) return {};
+  if (config.usrbio_client == UsrbioClient::kBuiltin)
+    return invalid("store.usrbio.library = \"" + config.usrbio_library +
+                   "\" isn't used with store.usrbio.client = \"builtin\"; remove one of the two");
+  return check_path("store.usrbio.library", config.usrbio_library);
+}
+
 Status check_store(const Config& config) {
-  if (config.store_kind == StoreKind::kFile && config.store_root.empty())
-    return invalid("store.kind = \"file\" needs store.root: name the directory for the pages");
-  if (config.store_kind != StoreKind::kFile) return {};
+  if (config.store_kind == StoreKind::kNone) return {};
+  if (config.store_root.empty())
+    return invalid(std::string("store.kind = \"") +
+                   (config.store_kind == StoreKind::kFile ? "file" : "usrbio") +
+                   "\" needs store.root: name the directory for the pages");
+  if (Status status = check_usrbio(config); !status.ok()) return status;
   if (Status status = check_path("store.root", config.store_root); !status.ok()) return status;
   const uint64_t capacity = config.limits.store_capacity_bytes;
   if (capacity != kAuto && capacity < 2 * config.segment_bytes)
@@ -114,8 +134,8 @@ Result<Config> finish_config(Config config) {
   const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   if (config.copy_threads == 0) config.copy_threads = std::clamp(cores / 4, 1u, 8u);
   if (config.hash_threads == 0) config.hash_threads = std::clamp(cores / 8, 1u, 4u);
-  if (config.store_kind == StoreKind::kAuto)
-    config.store_kind = config.store_root.empty() ? StoreKind::kNone : StoreKind::kFile;
+  if (config.store_kind == StoreKind::kAuto && config.store_root.empty())
+    config.store_kind = StoreKind::kNone;
   if (config.store_kind == StoreKind::kNone) config.limits.store_capacity_bytes = 0;
   if (Status status = check_paths(config); !status.ok()) return status;
   if (Status status = check_pool(config); !status.ok()) return status;

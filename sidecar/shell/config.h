@@ -13,7 +13,9 @@
 namespace kvsidecar {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
-enum class StoreKind : uint8_t { kAuto, kFile, kNone };
+// kAuto with a root is resolved when the store is opened: usrbio on a 3FS mount, file elsewhere.
+enum class StoreKind : uint8_t { kAuto, kFile, kUsrbio, kNone };
+enum class UsrbioClient : uint8_t { kAuto, kLibrary, kBuiltin };
 
 inline constexpr uint64_t kAuto = ~0ull;  // "auto" where a key takes it; resolved by the daemon
 
@@ -45,6 +47,10 @@ struct Config {
   StoreKind store_kind = StoreKind::kAuto;
   std::string store_root;
   uint64_t segment_bytes = 256ull << 20;
+  UsrbioClient usrbio_client = UsrbioClient::kAuto;
+  std::string usrbio_library;  // a file, a folder that holds it, or empty: what the loader finds
+  uint64_t usrbio_chunk_bytes = 1ull << 20;
+  uint32_t usrbio_ring_entries = 128;
 
   std::string metrics_listen = "127.0.0.1:9418";  // empty: no HTTP at all
 
@@ -54,8 +60,8 @@ struct Config {
   Config() { limits.store_capacity_bytes = kAuto; }
 };
 
-// Fills in what is derived (socket, pool name, thread counts, store kind) and checks keys against
-// each other. The error names key, value and remedy.
+// Fills in what is derived (socket, pool name, thread counts, no store without a root) and checks
+// keys against each other. The error names key, value and remedy.
 Result<Config> finish_config(Config config);
 
 // The pool's name for a runtime directory: two daemons on one node don't collide.

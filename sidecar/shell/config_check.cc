@@ -6,12 +6,16 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ipc/path_answers.h"
 #include "sidecar/shell/config_keys.h"
 #include "sidecar/shell/runtime_dir.h"
 #include "sidecar/store/node_folder.h"
+#include "sidecar/store/usrbio/client.h"
 
 namespace kvsidecar {
 namespace {
+
+constexpr uint64_t kAnswerNs = 10'000'000'000;
 
 enum class Missing { kIsMade, kIsWrong };
 
@@ -27,9 +31,39 @@ Status check_directory(const char* key, const std::string& path, Missing missing
                : wrong(key, path, "is not a directory; name another path, or remove what is there");
   if (errno == ENOENT && missing == Missing::kIsMade) return check_parent(key, path);
   if (errno == ENOENT) return wrong(key, path, "does not exist; make the directory, or mount it");
+  if (errno == ENOTCONN)
+    return wrong(key, path,
+                 "lies on a mount whose fuse daemon has died; unmount it (umount -l) and start it "
+                 "again");
   return wrong(key, path,
                std::string("can't be looked at (") + std::strerror(errno) +
                    "); name another path, or let this user pass its directories");
+}
+
+// Before anything else is asked of it: what hangs is told, and keeps nobody waiting.
+Status check_store_answers(const Config& config) {
+  if (ask_file_system(config.store_root, kAnswerNs) != ETIMEDOUT) return {};
+  return wrong("store.root", config.store_root,
+               "lies on a file system that does not answer; look after its fuse daemon or its "
+               "server, or set store.kind = \"none\"");
+}
+
+// What can be known of 3FS without opening anything there.
+Status check_usrbio(const Config& config) {
+  struct stat facts {};
+  if (config.store_kind != StoreKind::kNone && !config.usrbio_library.empty() &&
+      ::stat(config.usrbio_library.c_str(), &facts) != 0)
+    return wrong("store.usrbio.library", config.usrbio_library,
+                 std::string("can't be looked at (") + std::strerror(errno) +
+                     "); name the library's file or its directory, or set store.usrbio.client = "
+                     "\"builtin\"");
+  if (config.store_kind != StoreKind::kUsrbio) return {};
+  const Result<std::string> mount = usrbio::mount_point_of(config.store_root);
+  if (!mount) return mount.status();
+  if (!mount->empty()) return {};
+  return wrong("store.root", config.store_root,
+               "lies on no 3FS mount, which store.kind = \"usrbio\" needs; mount 3FS there, name a "
+               "directory below a mount, or set store.kind = \"file\"");
 }
 
 Status check_socket(const std::string& path) {
@@ -48,10 +82,12 @@ Status check_places(const Config& config) {
   if (status.ok()) status = check_directory("daemon.state_dir", config.state_dir, Missing::kIsMade);
   if (status.ok())
     status = check_directory("host_pool.directory", config.pool_directory, Missing::kIsWrong);
-  if (status.ok() && config.store_kind == StoreKind::kFile)
+  if (status.ok() && config.store_kind != StoreKind::kNone) status = check_store_answers(config);
+  if (status.ok() && config.store_kind != StoreKind::kNone)
     status = check_directory("store.root", config.store_root, Missing::kIsWrong);
-  if (status.ok() && config.store_kind == StoreKind::kFile)
+  if (status.ok() && config.store_kind != StoreKind::kNone)
     status = check_store_root(config.store_root, config.state_dir);
+  if (status.ok()) status = check_usrbio(config);
   return status.ok() ? check_socket(config.socket) : status;
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
@@ -79,9 +80,20 @@ Status unknown_top_level(std::string_view name, const toml::node& node) {
   return invalid("key " + std::string(name) + " stands in no section; did you mean " + where + "?");
 }
 
+bool is_section(const std::string& name) {
+  return std::any_of(config_keys().begin(), config_keys().end(),
+                     [&](const ConfigKey& key) { return name == key.section; });
+}
+
 Status read_section(Config& config, const std::string& section, const toml::table& table,
                     const std::string& source) {
   for (const auto& [name, node] : table) {
+    const std::string inner = section + "." + std::string(name.str());
+    if (node.is_table() && is_section(inner)) {
+      if (Status status = read_section(config, inner, *node.as_table(), source); !status.ok())
+        return status;
+      continue;
+    }
     const ConfigKey* found = nullptr;
     for (const ConfigKey& key : config_keys())
       if (section == key.section && name.str() == key.name) found = &key;
@@ -138,12 +150,7 @@ Result<Config> parse_config(std::string_view text, const std::string& source) {
   for (const auto& [name, node] : parsed.table()) {
     const std::string section(name.str());
     Status status;
-    const bool known = section == "allow" || [&] {
-      for (const ConfigKey& key : config_keys())
-        if (section == key.section) return true;
-      return false;
-    }();
-    if (!known)
+    if (section != "allow" && !is_section(section))
       status = at(source, node, unknown_top_level(section, node));
     else if (section == "allow")
       status = read_allow(config, node, source);

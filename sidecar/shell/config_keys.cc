@@ -90,8 +90,9 @@ const ConfigKey kKeys[] = {
     count("hash", "threads", at<&Config::hash_threads>, 0, 64,
           "Workers that check digests. 0: an eighth of the cores, 1 to 4."),
 
-    choice("store", "kind", at<&Config::store_kind>, "auto|file|none",
-           "How the store is reached. auto: file when root is set, else none."),
+    choice("store", "kind", at<&Config::store_kind>, "auto|file|usrbio|none",
+           "How the store is reached. auto: usrbio where root lies on a 3FS mount, else file; none "
+           "without a root."),
     text("store", "root", at<&Config::store_root>, "Directory of the pages behind the host pool."),
     bytes("store", "capacity_bytes", at<&Limits::store_capacity_bytes>, 0, 1024 * kTiB,
           "Space that this node's pages may take. auto: 80 % of what is free or already its own.",
@@ -112,6 +113,16 @@ const ConfigKey kKeys[] = {
            "Which bytes are checked against their digest: those of the store and of an earlier "
            "daemon (store), also each page at its first get (first), each page at each get "
            "(always)."),
+
+    choice("store.usrbio", "client", at<&Config::usrbio_client>, "auto|library|builtin",
+           "Who speaks USRBIO: 3FS's own library, or the client built in. auto: the library where "
+           "it is found, else builtin."),
+    text("store.usrbio", "library", at<&Config::usrbio_library>,
+         "libhf3fs_api_shared.so, or a directory that holds it. Empty: what the loader finds."),
+    bytes("store.usrbio", "chunk_bytes", at<&Config::usrbio_chunk_bytes>, 4 * kKiB, kGiB,
+          "Chunk size of the directory on 3FS; each request lies in one chunk."),
+    count("store.usrbio", "ring_entries", at<&Config::usrbio_ring_entries>, 1, 65536,
+          "Requests that each of the three rings (demand reads, prefetches, writes) holds."),
 
     count("limits", "sessions_max", at<&Limits::sessions_max>, 1, 65536,
           "Clients attached at once."),

@@ -22,9 +22,6 @@ constexpr uint64_t kHousekeepingNs = kMillisecondNs;  // sockets and signals, wh
 constexpr uint64_t kSnapshotNs = 200 * kMillisecondNs;
 constexpr uint64_t kSleepCapNs = kSnapshotNs;  // all else wakes it, or is a deadline
 constexpr uint64_t kTakeDownNs = 5'000 * kMillisecondNs;
-// What a predecessor's direct I/O may still do after its process is gone: the kernel's own time
-// limit for a command to a disk.
-constexpr uint64_t kPredecessorIoNs = 30'000 * kMillisecondNs;
 
 }  // namespace
 
@@ -80,7 +77,7 @@ void Daemon::State::read_signals() {
 void Daemon::State::tell_predecessor_gone(uint64_t now_ns) {
   // Slots are quarantined as chunks come in, so the last one must be in first.
   if (predecessor_told || !chunks->done()) return;
-  if (store.store && now_ns - started_ns < kPredecessorIoNs) return;
+  if (store.store && now_ns - started_ns < store.predecessor_io_ns) return;
   if (!runtime_dir->predecessor_gone()) return;
   predecessor_told = true;
   conductor->predecessor_gone();

@@ -130,9 +130,10 @@ Status Daemon::State::build_conductor(ListeningSocket socket) {
   progress.bump();
 
   chunks = std::make_unique<ChunkOpener>(*plan, *chunk_reaper, clock, faults,
-                                         [this](std::span<std::byte> memory, bool adopt) {
-                                           if (store.register_memory) store.register_memory(memory);
-                                           conductor->add_chunk(memory, adopt);
+                                         [this](const Chunk& chunk) {
+                                           if (store.register_memory)
+                                             store.register_memory(chunk.path, chunk.memory);
+                                           conductor->add_chunk(chunk.memory, chunk.existed);
                                          });
   sessions = std::make_unique<ConductorSessions>(*conductor);
   ListenerOptions options;
@@ -148,7 +149,7 @@ Status Daemon::State::build_conductor(ListeningSocket socket) {
 
 Status Daemon::State::start_http() {
   if (config.metrics_listen.empty()) return {};
-  metrics.set_counters(&conductor->counters(), store.counters);
+  metrics.set_counters(&conductor->counters(), store.counters, store.usrbio);
   leave_snapshot();
   const uint64_t scan_until_ns = clock.now_ns() + kScanGraceNs;
   std::map<std::string, HttpServer::Handler> handlers;

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <mutex>
 
+#include "sidecar/shell/usrbio_metrics.h"
 #include "sidecar/store/store_parts.h"
 
 namespace kvsidecar {
@@ -119,6 +120,7 @@ std::vector<prometheus::MetricFamily> store_families(const StoreCounters& s) {
 struct Metrics::State {
   const Counters* counters = nullptr;
   const StoreCounters* store = nullptr;
+  const UsrbioCounters* usrbio = nullptr;
   mutable std::mutex mutex;  // the snapshot's
   MetricsSnapshot snapshot;
 };
@@ -126,9 +128,11 @@ struct Metrics::State {
 Metrics::Metrics() : state_(new State) {}
 Metrics::~Metrics() = default;
 
-void Metrics::set_counters(const Counters* counters, const StoreCounters* store) {
+void Metrics::set_counters(const Counters* counters, const StoreCounters* store,
+                           const UsrbioCounters* usrbio) {
   state_->counters = counters;
   state_->store = store;
+  state_->usrbio = usrbio;
 }
 
 void Metrics::leave_snapshot(const MetricsSnapshot& now) {
@@ -148,6 +152,7 @@ std::string Metrics::text() const {
     std::move(more.begin(), more.end(), std::back_inserter(families));
   };
   if (state_->store != nullptr) add(store_families(*state_->store));
+  if (state_->usrbio != nullptr) add(usrbio_families(*state_->usrbio));
   add(gauge_families(snapshot()));
   return prometheus::TextSerializer().Serialize(families);
 }

@@ -11,6 +11,7 @@
 namespace kvsidecar {
 
 struct StoreCounters;
+struct UsrbioCounters;
 
 // The conductor's gauges as the HTTP thread reads them.
 struct MetricsSnapshot {
@@ -23,8 +24,9 @@ class Metrics {
  public:
   Metrics();
   ~Metrics();
-  // Before the HTTP thread starts. Both outlive it; `store` may be null.
-  void set_counters(const Counters* counters, const StoreCounters* store);
+  // Before the HTTP thread starts. All outlive it; `store` and `usrbio` may be null.
+  void set_counters(const Counters* counters, const StoreCounters* store,
+                    const UsrbioCounters* usrbio = nullptr);
   void leave_snapshot(const MetricsSnapshot& now);  // conductor
   MetricsSnapshot snapshot() const;                 // any thread
   std::string text() const;                         // any thread

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "sidecar/env.h"
 #include "sidecar/shell/config.h"
@@ -11,16 +12,25 @@
 
 namespace kvsidecar {
 
+class UsrbioTrial;
 struct StoreCounters;
+struct UsrbioCounters;
 
 // A store and what the daemon needs of its kind beside the interface. All empty: no store.
 struct OpenedStore {
+  std::shared_ptr<UsrbioTrial> trial;  // ends after the store
   std::unique_ptr<Store> store;
-  std::function<void(std::span<std::byte>)> register_memory;  // pages will come from there
-  const StoreCounters* counters = nullptr;                    // lives with the store
+  // Pages will come from there: the whole of that file, mapped.
+  std::function<void(const std::string& path, std::span<std::byte> memory)> register_memory;
+  const StoreCounters* counters = nullptr;  // live with the store
+  const UsrbioCounters* usrbio = nullptr;   // null: it isn't reached by USRBIO
+  // What I/O of a predecessor may still write into the pool after its process is gone: the kernel's
+  // own time limit for a command to a disk.
+  uint64_t predecessor_io_ns = 30'000'000'000;
 };
 
-// Resolves an automatic capacity into config.limits.
+// Resolves an automatic kind, said in the log, and an automatic capacity into config.limits. By
+// name, "usrbio" fails with the reason where it can't be had; "auto" goes on with "file".
 Result<OpenedStore> open_store(Config& config, Clock& clock, FaultPoints& faults,
                                Waker* done_waker);
 

@@ -23,9 +23,16 @@ std::byte* aligned(size_t bytes) {
 
 }  // namespace
 
-BouncePool::BouncePool() {
-  for (const SizeClass& c : kClasses) memory_bytes_ += c.bytes * c.count;
-  memory_ = aligned(memory_bytes_);
+uint64_t BouncePool::bytes_needed() {
+  uint64_t bytes = 0;
+  for (const SizeClass& c : kClasses) bytes += c.bytes * c.count;
+  return bytes;
+}
+
+BouncePool::BouncePool(std::span<std::byte> memory)
+    : own_(memory.empty()), memory_bytes_(bytes_needed()) {
+  KV_CHECK(own_ || memory.size() >= memory_bytes_);
+  memory_ = own_ ? aligned(memory_bytes_) : memory.data();
   std::byte* at = memory_;
   for (const SizeClass& c : kClasses) {
     auto& list = free_.emplace_back();
@@ -33,7 +40,9 @@ BouncePool::BouncePool() {
   }
 }
 
-BouncePool::~BouncePool() { std::free(memory_); }
+BouncePool::~BouncePool() {
+  if (own_) std::free(memory_);
+}
 
 BouncePool::Buffer BouncePool::take(uint64_t bytes) {
   for (size_t c = 0; c < free_.size(); ++c) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Aligned buffers between the disk and memory that isn't: trailers, directories, packed pages. One
-// block of memory (so that it can be registered with the ring), cut into three sizes; when a size
+// block of memory (so that it can be registered with the kernel), cut into three sizes; when a size
 // has none left, or more is asked for, the heap serves. One owner; buffers must not outlive it.
 #pragma once
 #include <cstddef>
@@ -13,10 +13,13 @@ namespace kvsidecar {
 
 class BouncePool {
  public:
-  BouncePool();
+  // In this memory (4 KiB aligned, bytes_needed() of it), or in its own where it is empty.
+  explicit BouncePool(std::span<std::byte> memory = {});
   ~BouncePool();
   BouncePool(const BouncePool&) = delete;
   BouncePool& operator=(const BouncePool&) = delete;
+
+  static uint64_t bytes_needed();
 
   struct Return {
     BouncePool* pool = nullptr;
@@ -29,6 +32,7 @@ class BouncePool {
   std::span<std::byte> memory() const { return {memory_, memory_bytes_}; }
 
  private:
+  bool own_ = false;
   std::byte* memory_ = nullptr;
   size_t memory_bytes_ = 0;
   std::vector<std::vector<std::byte*>> free_;

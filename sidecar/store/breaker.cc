@@ -27,6 +27,8 @@ bool Breaker::failed(uint64_t now_ns) {
   return open(now_ns);
 }
 
+bool Breaker::trip(uint64_t now_ns) { return state_ == State::kClosed && open(now_ns); }
+
 bool Breaker::watch(uint64_t now_ns, uint64_t oldest_ns) {
   if (state_ != State::kClosed || oldest_ns == 0) return false;
   // Slow is not stalled: while others complete, the oldest may take its time.

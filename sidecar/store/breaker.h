@@ -24,6 +24,7 @@ class Breaker {
   // Each returns true when the state changed.
   bool succeeded(uint64_t now_ns);  // a command's I/O; while open it proves nothing
   bool failed(uint64_t now_ns);
+  bool trip(uint64_t now_ns);  // opens it, whatever was counted
   // oldest_ns: when the oldest I/O in flight began, or 0.
   bool watch(uint64_t now_ns, uint64_t oldest_ns);
   // Open and the back-off is over: the caller probes and reports.

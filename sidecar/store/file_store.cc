@@ -16,7 +16,6 @@ namespace kvsidecar {
 namespace {
 
 constexpr uint64_t kCloseWaitNs = 20'000'000;
-constexpr uint64_t kIoWaitNs = 1'000'000;
 
 void warn_about_capacity(const FileStoreOptions& options, const StoreLog& log) {
   struct statvfs facts {};
@@ -40,12 +39,14 @@ Result<std::unique_ptr<FileStore>> FileStore::open(const FileStoreOptions& optio
   if (options.stripe_bytes % kBlockBytes != 0)
     return invalid("store stripe_bytes is " + std::to_string(options.stripe_bytes) +
                    "; it must be a multiple of 4096, or 0");
-  auto folder = NodeFolder::claim(options.root, options.state_directory, options.number);
+  auto folder =
+      NodeFolder::claim(options.root, options.state_directory, options.number, options.root_fd);
   if (!folder) return folder.status();
   warn_about_capacity(options, log);
   std::unique_ptr<FileStore> store(new FileStore(
       std::make_unique<State>(options, clock, faults, std::move(log), folder.take())));
-  Status status = store->state_->open_ring(store->waker().fd());
+  Status status =
+      store->state_->open_ring(options.event_fd >= 0 ? options.event_fd : store->waker().fd());
   if (!status.ok()) return status;
   return store;
 }
@@ -83,7 +84,8 @@ bool FileStore::has_done() const { return !state_->done.empty(); }
 std::string FileStore::describe() const {
   const bool direct = state_->counters.direct.load(std::memory_order_relaxed);
   return std::string("file (") + (direct ? "O_DIRECT" : "buffered") +
-         (state_->counters.uring.load(std::memory_order_relaxed) ? ")" : ", no io_uring)");
+         (state_->counters.uring.load(std::memory_order_relaxed) ? "" : ", no io_uring") +
+         (state_->options.why.empty() ? ")" : "; " + state_->options.why + ")");
 }
 
 uint64_t FileStore::used_bytes() const {
@@ -91,11 +93,17 @@ uint64_t FileStore::used_bytes() const {
 }
 
 uint64_t FileStore::wanted_bytes() const {
+  return wanted_bytes(state_->counters, state_->options.segment_bytes,
+                      state_->parts.capacity_bytes);
+}
+
+uint64_t FileStore::wanted_bytes(const StoreCounters& counters, uint64_t segment_bytes,
+                                 uint64_t capacity_bytes) {
   // Some in advance, so that the next segment need not wait.
-  const uint64_t next = state_->options.segment_bytes + state_->options.segment_bytes / 8;
-  return std::max(state_->counters.wanted_bytes.load(std::memory_order_relaxed),
-                  std::min(next, state_->parts.capacity_bytes / 8)) +
-         state_->parts.kept_bytes();
+  const uint64_t next = segment_bytes + segment_bytes / 8;
+  return std::max(counters.wanted_bytes.load(std::memory_order_relaxed),
+                  std::min(next, capacity_bytes / 8)) +
+         kept_for_tombstones(capacity_bytes);
 }
 
 void FileStore::set_capacity(uint64_t bytes) { state_->parts.capacity_bytes = bytes; }
@@ -109,12 +117,36 @@ bool FileStore::has_work() {
   return !s.backlog.empty() && s.done.room() > 0;
 }
 
+bool FileStore::turn() { return state_->turn(); }
+
+uint64_t FileStore::wait_ns(uint64_t now_ns) {
+  return state_->io->in_flight() == 0 ? 0 : state_->io->wait_ns(now_ns);
+}
+
+UniqueFd FileStore::take_claim() { return state_->folder.take_claim(); }
+int FileStore::folder_fd() const { return state_->folder.fd(); }
+
+int FileStore::probe_fd() const {
+  return state_->probe_state == State::Probe::kOpen ? state_->probe_file.get() : -1;
+}
+
+void FileStore::trip() {
+  if (state_->breaker.trip(state_->clock.now_ns())) state_->tripped();
+}
+
+void FileStore::wind_up() { state_->wind_up(); }
+bool FileStore::ended() const {
+  const State& s = *state_;
+  return s.closing && s.quiet() && s.backlog.empty() && s.done.empty();
+}
+
 bool FileStore::step() {
   if (state_->turn()) return true;
-  if (state_->io->in_flight() == 0) return false;
+  const uint64_t nap_ns = wait_ns(state_->clock.now_ns());
+  if (nap_ns == 0) return false;
   // Only I/O is out: its completion, or a command, signals the waker's eventfd.
   waker().announce();
-  if (!has_work()) waker().sleep(kIoWaitNs);
+  if (!has_work()) waker().sleep(nap_ns);
   waker().retire();
   return has_work();
 }
@@ -123,6 +155,7 @@ bool FileStore::State::turn() {
   reported = false;
   const uint64_t now_ns = clock.now_ns();
   register_waiting();
+  open_probe();
   bool did = take_commands();
   did = io->turn() || did;
   did = turn_breaker(now_ns) || did;
@@ -145,7 +178,7 @@ bool FileStore::State::take_commands() {
   StoreCommand command;
   while (commands.try_pop(command)) {
     did = true;
-    auto& queue = command.op == StoreOp::kRead ? loads : stores;
+    auto& queue = command.op != StoreOp::kRead ? stores : command.prefetch ? prefetches : loads;
     queue.push_back(std::move(command));
   }
   return did;
@@ -181,21 +214,27 @@ void FileStore::State::register_waiting() {
 }
 
 bool FileStore::State::quiet() const {
-  if (!io->idle() || reads_active > 0 || writes_active > 0 || !loads.empty() || !stores.empty())
+  if (!io->idle() || reads_active > 0 || writes_active > 0 || !loads.empty() ||
+      !prefetches.empty() || !stores.empty() || probe_state == Probe::kOpening)
     return false;
   for (const auto& [key, writer] : writers)
     if (!writer->finished()) return false;
   return tombstones->finished() && scans.empty() && flushes.empty();
 }
 
-// Commands that were not started are dropped (nobody polls any more); what was started ends.
-bool FileStore::State::close(Waker& waker) {
+// Commands that were not started are reported; what was started ends.
+void FileStore::State::wind_up() {
   closing = true;
-  const uint64_t deadline_ns = clock.now_ns() + options.close_ns;
-  loads.clear();
-  stores.clear();
-  StoreCommand unstarted;
-  while (commands.try_pop(unstarted)) {
+  (void)take_commands();
+  for (auto* queue : {&loads, &prefetches, &stores}) {
+    for (const StoreCommand& command : *queue) {
+      const bool write = command.op == StoreOp::kWrite;
+      report({.op = command.op,
+              .token = command.token,
+              .status = write ? Code::kNotStored : Code::kIoError,
+              .breaker_open = true});
+    }
+    queue->clear();
   }
   for (auto& [key, writer] : writers) {
     writer->fail_waiting();
@@ -204,6 +243,12 @@ bool FileStore::State::close(Waker& waker) {
   tombstones->fail_waiting();
   tombstones->seal();
   for (auto& scan : scans) scan->stop();
+}
+
+// Nobody polls any more.
+bool FileStore::State::close(Waker& waker) {
+  const uint64_t deadline_ns = clock.now_ns() + options.close_ns;
+  if (!closing) wind_up();
   while (!quiet() && clock.now_ns() < deadline_ns) {
     backlog.clear();
     StoreDone dropped;
@@ -211,7 +256,8 @@ bool FileStore::State::close(Waker& waker) {
     }
     if (turn()) continue;
     waker.announce();
-    if (!io->has_completion()) waker.sleep(kCloseWaitNs);
+    const uint64_t nap_ns = io->oldest_ns() == 0 ? kCloseWaitNs : io->wait_ns(clock.now_ns());
+    if (!io->has_completion()) waker.sleep(nap_ns);
     waker.retire();
   }
   if (quiet()) return true;

@@ -26,6 +26,7 @@ FileStore::State::State(const FileStoreOptions& given, Clock& given_clock,
       faults(given_faults),
       folder(std::move(given_folder)),
       parts{.clock = given_clock, .log = std::move(log)},
+      bounce(given.bounce_memory),
       breaker(given.breaker),
       commands(given.queue_capacity),
       done(given.queue_capacity),
@@ -37,9 +38,16 @@ FileStore::State::State(const FileStoreOptions& given, Clock& given_clock,
   parts.segment_bytes = options.segment_bytes;
   parts.stripe_bytes = options.stripe_bytes;
   parts.capacity_bytes = options.capacity_bytes;
+  parts.late_lengths = options.late_lengths;
+  parts.door = options.door;
   parts.bounce = &bounce;
   parts.counters = &counters;
   parts.io_ended = [this](bool was_write, int error) { io_ended(was_write, error); };
+}
+
+FileStore::State::~State() {
+  if (options.door != nullptr && probe_state == Probe::kOpen)
+    options.door->close(std::move(probe_file));
 }
 
 Status FileStore::State::open_ring(int event_fd) {
@@ -56,6 +64,7 @@ Status FileStore::State::open_ring(int event_fd) {
                   "can't tell a stalled disk");
   counters.uring.store(ring != nullptr, std::memory_order_relaxed);
   io = std::make_unique<IoQueue>(std::move(ring), clock, faults, parts.log);
+  io->use_path(options.path);
   parts.io = io.get();
   files = std::make_unique<SegmentFiles>(parts);
   parts.files = files.get();
@@ -65,14 +74,31 @@ Status FileStore::State::open_ring(int event_fd) {
     return os_error("store folder " + folder.path() + ": making the probe file", errno,
                     Code::kInvalid);
   counters.direct.store(io->direct(), std::memory_order_relaxed);
-  counters.registered.store(io->has_ring(), std::memory_order_relaxed);
-  (void)registrations.try_push(bounce.memory());
+  counters.registered.store(io->has_ring() && options.path == nullptr, std::memory_order_relaxed);
+  if (options.path == nullptr) (void)registrations.try_push(bounce.memory());
   return {};
+}
+
+// Probes go the way that pages go: through the door first.
+void FileStore::State::open_probe() {
+  if (closing || probe_state != Probe::kClosed) return;
+  probe_state = Probe::kOpening;
+  if (options.door == nullptr) {
+    probe_state = Probe::kOpen;
+    return;
+  }
+  options.door->opened(probe_file.get(), [this](int error) {
+    probe_state = error == 0 ? Probe::kOpen : Probe::kFailed;
+    if (error != 0) io_ended(false, error);
+  });
 }
 
 // Whether O_DIRECT works here is found by doing it.
 void FileStore::State::probe_direct() {
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  // What goes by another path passes the kernel's cache by anyhow.
+  if (options.path != nullptr)
+    return probe_file.reset(::openat(folder.fd(), "probe", kFlags, 0600));
   auto block = bounce.take(kBlockBytes);
   std::memset(block.get(), 0, kBlockBytes);
   int error = faults.fail("store.direct");
@@ -90,14 +116,22 @@ void FileStore::State::probe_direct() {
   probe_file.reset(::openat(folder.fd(), "probe", kFlags, 0600));
 }
 
-bool FileStore::State::admit() {
+bool FileStore::State::admit_reads(std::deque<StoreCommand>& queue, size_t active_max) {
   bool did = false;
-  while (!loads.empty() && (reads_active < kReadsActive || !breaker.closed())) {
-    StoreCommand command = std::move(loads.front());
-    loads.pop_front();
+  // What never ends mustn't keep the others out.
+  while (!queue.empty() && (reads_active < active_max + io->quarantined() || !breaker.closed())) {
+    StoreCommand command = std::move(queue.front());
+    queue.pop_front();
     read(std::move(command));
     did = true;
   }
+  return did;
+}
+
+bool FileStore::State::admit() {
+  bool did = admit_reads(loads, kReadsActive);
+  // Half of the places stay free for a read that somebody waits for.
+  did = admit_reads(prefetches, kReadsActive / 2) || did;
   while (!stores.empty()) {
     StoreCommand& front = stores.front();
     if (front.op == StoreOp::kWrite && breaker.closed()) {
@@ -137,15 +171,15 @@ void FileStore::State::read(StoreCommand&& command) {
     return report(
         {.op = StoreOp::kRead, .token = token, .status = Code::kIoError, .breaker_open = true});
   ++reads_active;
-  read_page(
-      parts, std::move(command), [this, token](Code status, std::unique_ptr<PageRecord> record) {
-        --reads_active;
-        report({.op = StoreOp::kRead,
-                .token = token,
-                .status = status,
-                .breaker_open = !breaker.closed(),
-                .record = std::move(record)});
-      });
+  read_page(parts, std::move(command),
+            [this, token](Code status, std::unique_ptr<PageRecord> record) {
+              --reads_active;
+              report({.op = StoreOp::kRead,
+                      .token = token,
+                      .status = status,
+                      .breaker_open = !breaker.closed(),
+                      .record = std::move(record)});
+            });
 }
 
 SegmentWriter& FileStore::State::writer(const StoreCommand& command) {
@@ -291,6 +325,7 @@ void FileStore::State::io_ended(bool was_write, int error) {
     return;
   }
   if (error == ECANCELED) return;  // the breaker's own doing
+  if (options.on_error) options.on_error(error);
   parts.log(StoreLogLevel::kWarning, was_write ? "store_write" : "store_read",
             "store " + folder.path() + (was_write ? ": a write" : ": a read") +
                 " failed: " + std::strerror(error));
@@ -314,13 +349,15 @@ bool FileStore::State::turn_breaker(uint64_t now_ns) {
     tripped();
     return true;
   }
-  if (!breaker.probe_due(now_ns)) return false;
+  if (closing || !breaker.probe_due(now_ns)) return false;
   probe();
   return true;
 }
 
 // A block is written to the folder's probe file and read back.
 void FileStore::State::probe() {
+  if (probe_state == Probe::kFailed) probe_state = Probe::kClosed;  // the next turn opens it again
+  if (probe_state != Probe::kOpen) return probe_ended(EAGAIN);      // and the next probe uses it
   std::shared_ptr<std::byte> block(bounce.take(kBlockBytes));
   std::memset(block.get(), 0, kBlockBytes);
   const int fd = probe_file.get();

@@ -19,6 +19,7 @@ namespace kvsidecar {
 struct FileStore::State {
   State(const FileStoreOptions& options, Clock& clock, FaultPoints& faults, StoreLog log,
         NodeFolder folder);
+  ~State();
 
   // What the pieces share comes first: it is destroyed last.
   const FileStoreOptions options;
@@ -43,7 +44,7 @@ struct FileStore::State {
 
   using WriterKey = std::pair<Hash128, uint64_t>;  // namespace and generation
   std::map<WriterKey, std::unique_ptr<SegmentWriter>> writers;
-  std::deque<StoreCommand> loads, stores;
+  std::deque<StoreCommand> loads, prefetches, stores;
   size_t reads_active = 0, writes_active = 0;
   uint64_t write_number = 0;
   std::map<uint64_t, bool> unreported_writes;  // numbers of those that were started
@@ -55,12 +56,15 @@ struct FileStore::State {
   std::vector<std::shared_ptr<Flush>> flushes;
   std::vector<std::unique_ptr<SegmentScan>> scans;
   bool closing = false, reported = false, memory_refused = false, trip_due = false;
+  enum class Probe : uint8_t { kClosed, kOpening, kOpen, kFailed } probe_state = Probe::kClosed;
 
   Status open_ring(int event_fd);
   void probe_direct();
+  void open_probe();
   bool take_commands();
   bool run_stores(uint64_t now_ns);
   bool admit();
+  bool admit_reads(std::deque<StoreCommand>& queue, size_t active_max);
   void read(StoreCommand&& command);
   void write(StoreCommand&& command);
   void erase(const StoreCommand& command);
@@ -78,6 +82,7 @@ struct FileStore::State {
   void drain_backlog();
   void register_waiting();
   bool turn();
+  void wind_up();
   bool quiet() const;        // nothing in flight, nothing waits
   bool close(Waker& waker);  // false: something never ended and still owns what it works on
 };

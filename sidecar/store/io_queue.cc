@@ -63,15 +63,15 @@ Status IoQueue::register_memory(std::span<std::byte> memory) {
 
 void IoQueue::start(std::unique_ptr<Io> io) {
   if (is_transfer(io->kind)) KV_CHECK(io->offset % kBlockBytes == 0 && io->length() > 0);
-  auto& queue = io->load ? loads_ : stores_;
+  Queue& queue = queue_of(*io);
   queue.push_back(std::move(io));
 }
 
 void IoQueue::start_probe(std::unique_ptr<Io> io) { probes_.push_back(std::move(io)); }
 
 void IoQueue::fail_waiting(int error) {
-  for (auto* queue : {&loads_, &stores_}) {
-    std::deque<std::unique_ptr<Io>> kept;
+  for (Queue* queue : {&loads_, &prefetches_, &stores_}) {
+    Queue kept;
     for (auto& io : *queue) {
       if (io->patient)
         kept.push_back(std::move(io));
@@ -84,14 +84,15 @@ void IoQueue::fail_waiting(int error) {
 
 bool IoQueue::has_completion() const {
   if (!failed_.empty()) return true;
-  const bool any = ring_ == nullptr ? waiting() > 0 : ring_->has_completion();
+  const bool any = (ring_ == nullptr ? waiting() > 0 && !path_full_ : ring_->has_completion()) ||
+                   (path_ != nullptr && path_->has_completion());
   return any && faults_.fail("store.stall") == 0;
 }
 
 uint64_t IoQueue::oldest_ns() const {
-  uint64_t oldest = 0;
+  uint64_t oldest = path_ == nullptr ? 0 : path_->oldest_ns();
   for (const auto& [key, io] : in_flight_)
-    if (oldest == 0 || io->begun_ns_ < oldest) oldest = io->begun_ns_;
+    if (!io->by_path_ && (oldest == 0 || io->begun_ns_ < oldest)) oldest = io->begun_ns_;
   return oldest;
 }
 
@@ -108,27 +109,31 @@ bool IoQueue::turn() {
 
 bool IoQueue::reap() {
   // A stalled device, for tests: it may have answered, but nobody hears it.
-  if (ring_ == nullptr || faults_.fail("store.stall") != 0) return false;
-  bool did = false;
+  if ((ring_ == nullptr && path_ == nullptr) || faults_.fail("store.stall") != 0) return false;
+  bool did = path_ != nullptr && reap_path();
   Uring::Completion completion;
-  while (ring_->next_completion(completion)) {
+  while (ring_ != nullptr && ring_->next_completion(completion)) {
     did = true;
-    const auto at = in_flight_.find(reinterpret_cast<Io*>(completion.user));
-    KV_CHECK(at != in_flight_.end());
-    auto io = std::move(at->second);
-    in_flight_.erase(at);
-    complete(std::move(io), completion.result);
+    complete(take_in_flight(completion.user), completion.result);
   }
   return did;
 }
 
-void IoQueue::complete(std::unique_ptr<Io> io, int32_t result) {
+std::unique_ptr<Io> IoQueue::take_in_flight(uint64_t user) {
+  const auto at = in_flight_.find(reinterpret_cast<Io*>(user));
+  KV_CHECK(at != in_flight_.end());
+  auto io = std::move(at->second);
+  in_flight_.erase(at);
+  return io;
+}
+
+void IoQueue::complete(std::unique_ptr<Io> io, int64_t result) {
   int64_t final_result = result;
   const bool interrupted = result == -EINTR || result == -EAGAIN;
   const bool again = interrupted ? ++io->stuck_ < kInterruptionsMax
                                  : is_transfer(io->kind) && continues(*io, result, final_result);
   if (again) {
-    auto& queue = io->load ? loads_ : stores_;
+    Queue& queue = queue_of(*io);
     queue.push_front(std::move(io));
     return;
   }
@@ -136,8 +141,8 @@ void IoQueue::complete(std::unique_ptr<Io> io, int32_t result) {
   done(final_result);
 }
 
-bool IoQueue::continues(Io& io, int32_t result, int64_t& final_result) {
-  if (result == -EINVAL) return drop_direct(io);
+bool IoQueue::continues(Io& io, int64_t result, int64_t& final_result) {
+  if (result == -EINVAL && !io.by_path_) return drop_direct(io);
   if (result < 0) return false;
   const uint64_t length = io.length();
   const uint64_t reached = io.moved_ + static_cast<uint64_t>(result);
@@ -171,19 +176,26 @@ int IoQueue::fault_at(const Io& io) { return faults_.fail(fault_point_of(io.kind
 bool IoQueue::submit_waiting() {
   if (ring_ == nullptr) return run_waiting();
   bool did = false;
-  for (auto* queue : {&probes_, &loads_, &stores_}) {
-    while (!queue->empty() && (queue == &probes_ || in_flight_.size() < kDepth)) {
+  for (Queue* queue : {&probes_, &loads_, &prefetches_, &stores_}) {
+    while (may_start(*queue)) {
       if (const int error = fault_at(*queue->front())) {
         failed_.emplace_back(std::move(queue->front()), error);
         queue->pop_front();
         did = true;
         continue;
       }
-      if (!launch(queue->front())) break;
+      const TransferPath::Taken taken = offer(queue->front());
+      if (taken == TransferPath::Taken::kFull) break;
+      if (taken == TransferPath::Taken::kNotMine) {
+        if (!launch(queue->front())) break;
+        unsubmitted_ = true;
+      }
       queue->pop_front();
-      did = unsubmitted_ = true;
+      did = true;
     }
   }
+  if (path_ != nullptr) path_->submit();
+  if (path_ != nullptr) note_waiting();
   if (unsubmitted_) {
     const int submitted = ring_->submit();
     // These leave the entries in the ring; the next turn submits them.
@@ -199,6 +211,7 @@ bool IoQueue::launch(std::unique_ptr<Io>& io) {
   if (sqe == nullptr) return false;
   if (io->begun_ns_ == 0) io->begun_ns_ = std::max<uint64_t>(clock_.now_ns(), 1);
   Io& o = *io;
+  o.by_path_ = false;
   switch (o.kind) {
     case IoKind::kRead:
     case IoKind::kWrite: {

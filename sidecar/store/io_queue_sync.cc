@@ -13,16 +13,28 @@ int32_t result_of(ssize_t result) { return static_cast<int32_t>(result < 0 ? -er
 }  // namespace
 
 bool IoQueue::run_waiting() {
+  path_full_ = false;
   if (faults_.fail("store.stall") != 0) return false;
-  for (auto* queue : {&probes_, &loads_, &stores_}) {
+  bool full = false;
+  for (Queue* queue : {&probes_, &loads_, &prefetches_, &stores_}) {
     if (queue->empty()) continue;
+    const int error = fault_at(*queue->front());
+    const auto taken = error != 0 ? TransferPath::Taken::kNotMine : offer(queue->front());
+    if (taken == TransferPath::Taken::kFull) {
+      full = true;
+      continue;
+    }
     auto io = std::move(queue->front());
     queue->pop_front();
-    const int error = fault_at(*io);
+    if (taken == TransferPath::Taken::kYes) {
+      path_->submit();
+      return true;
+    }
     const int32_t result = error != 0 ? -error : run_now(*io);
     complete(std::move(io), result);
     return true;
   }
+  path_full_ = full;
   return false;
 }
 

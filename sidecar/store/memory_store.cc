@@ -26,6 +26,10 @@ void MemoryDisk::crash(Random& random) {
   }
 }
 
+size_t MemoryDisk::vanish(Random& random) {
+  return std::erase_if(segments_, [&random](const auto&) { return random.next() % 2 == 0; });
+}
+
 void MemoryDisk::rot() {
   for (auto& [id, segment] : segments_)
     for (auto& [slot, page] : segment.pages)
@@ -222,6 +226,7 @@ void MemoryStore::scan(const StoreCommand& command) {
     found->bytes = segment.bytes;
     found->encoded = segment.encoded;
     found->generation = segment.generation;
+    found->current = id >> 32 == epoch_;
     for (const auto& [slot, page] : segment.pages)
       if (!page.deleted)
         found->pages.push_back({page.record.hash, page.record.digest, page.record.page_bytes, slot,

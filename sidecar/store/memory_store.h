@@ -21,6 +21,9 @@ class MemoryDisk {
   // The daemon was killed together with the machine: of what was not durable, each page or
   // tombstone is lost with a chance of one half.
   void crash(Random& random);
+  // Segments vanish with a chance of one half each, as files that somebody else removed. How many.
+  // Between two stores.
+  size_t vanish(Random& random);
   // Flips a byte of every stored page.
   void rot();
   uint64_t pages() const;

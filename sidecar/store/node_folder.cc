@@ -59,8 +59,10 @@ Status replace_small(int directory, const std::string& name, const std::string& 
   return {};
 }
 
-Result<UniqueFd> open_directory(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+Result<UniqueFd> open_directory(const std::string& path, int at = AT_FDCWD,
+                                const std::string& name = {}) {
+  UniqueFd fd(
+      ::openat(at, name.empty() ? path.c_str() : name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return os_error("opening folder " + path, errno);
   return fd;
 }
@@ -94,13 +96,17 @@ std::string host_name() {
   return name;
 }
 
+std::string folder_name(const Hash128& node, uint32_t number) {
+  return to_hex(node) + "." + std::to_string(number);
+}
+
 std::string folder_path(const std::string& root, const Hash128& node, uint32_t number) {
-  return root + "/" + to_hex(node) + "." + std::to_string(number);
+  return root + "/" + folder_name(node, number);
 }
 
 // Effective ids: what the daemon's own calls go by.
-int write_error(const std::string& directory) {
-  return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+int write_error(const std::string& directory, int at = AT_FDCWD) {
+  return ::faccessat(at, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -148,18 +154,20 @@ Result<Hash128> node_uuid(const std::string& state_directory) {
 }
 
 Result<NodeFolder> NodeFolder::claim(const std::string& root, const std::string& state_directory,
-                                     uint32_t number) {
+                                     uint32_t number, int root_fd) {
   auto uuid = node_uuid(state_directory);
   if (!uuid) return uuid.status();
   NodeFolder folder;
   folder.node_ = *uuid;
   folder.path_ = folder_path(root, *uuid, number);
-  if (::mkdir(folder.path_.c_str(), 0700) != 0 && errno != EEXIST)
-    return refused(root, root, errno);
+  // Below an open root only the name counts; else an absolute path, which no descriptor changes.
+  const int at = root_fd >= 0 ? root_fd : AT_FDCWD;
+  const std::string name = root_fd >= 0 ? folder_name(*uuid, number) : folder.path_;
+  if (::mkdirat(at, name.c_str(), 0700) != 0 && errno != EEXIST) return refused(root, root, errno);
   // Another user's, such as of a daemon that ran as root once.
-  if (const int error = write_error(folder.path_); error == EACCES || error == EROFS)
+  if (const int error = write_error(name, at); error == EACCES || error == EROFS)
     return refused(root, folder.path_, error);
-  auto directory = open_directory(folder.path_);
+  auto directory = open_directory(folder.path_, at, name);
   if (!directory) return directory.status();
   folder.directory_ = directory.take();
   Status status = folder.take_owner_file();

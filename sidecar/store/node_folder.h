@@ -16,11 +16,14 @@ namespace kvsidecar {
 class NodeFolder {
  public:
   // number: which of the node's stores on that root this is.
+  // root_fd: what has the root open, where its name isn't to be trusted; -1: none.
   static Result<NodeFolder> claim(const std::string& root, const std::string& state_directory,
-                                  uint32_t number);
+                                  uint32_t number, int root_fd = -1);
   const std::string& path() const { return path_; }
   const Hash128& node() const { return node_; }
   int fd() const { return directory_.get(); }  // for openat
+  // Whoever closes it gives the folder up: another may claim it.
+  UniqueFd take_claim() { return std::move(owner_); }
   // This life's epoch: larger than any before in this folder; persisted before it is returned.
   uint32_t epoch() const { return epoch_; }
 

@@ -68,8 +68,14 @@ void OpenSegment::open() {
 
 void OpenSegment::create(int64_t fd) {
   if (fd < 0) return fail(static_cast<int>(-fd));
-  file_->fd.reset(static_cast<int>(fd));
-  parts_.files->count_opened();
+  parts_.files->take_fd(file_, static_cast<int>(fd), [this](int error) {
+    if (error != 0) return fail(error);
+    if (parts_.late_lengths) return write_superblock();
+    allocate();
+  });
+}
+
+void OpenSegment::allocate() {
   auto io = std::make_unique<Io>();
   io->kind = IoKind::kAllocate;
   io->fd = file_->fd.get();
@@ -137,8 +143,12 @@ void OpenSegment::allocate_ahead() {
     limit_bytes_ = std::max(allocated_, end_);  // a short segment; the next waits for room
     return;
   }
-  allocating_ = true;
   parts_.files->set_file_bytes(*file_, before + more);
+  if (parts_.late_lengths) {
+    allocated_ = before + more;
+    return;
+  }
+  allocating_ = true;
   auto io = std::make_unique<Io>();
   io->kind = IoKind::kAllocate;
   io->fd = file_->fd.get();
@@ -235,7 +245,7 @@ void OpenSegment::committed(std::vector<Pending> group, int64_t result, uint64_t
   for (Pending& pending : group) {
     const DirectoryEntry& e = pending.entry;
     if (ok && e.kind == EntryKind::kPage) file_->slots.set(e.number, {e.offset, e.trailer_bytes});
-    if (ok && pending.durable)
+    if (ok && pending.durable && !parts_.late_lengths)
       unsynced_.push_back(std::move(pending));
     else
       report(pending, ok ? Code::kOk : Code::kNotStored);
@@ -247,6 +257,8 @@ void OpenSegment::report(Pending& pending, Code status) {
 }
 
 void OpenSegment::sync(std::function<void(int error)> done) {
+  // What was reported is durable there; the sync of a sealed segment only settles its length.
+  if (parts_.late_lengths) return done(0);
   if (!dirty_ && !syncing_ && ready_.empty() && !committing_) return done(0);
   sync_callers_.push_back(std::move(done));
 }
@@ -261,7 +273,7 @@ void OpenSegment::start_sync() {
   io->kind = IoKind::kDataSync;
   io->fd = file_->fd.get();
   io->done = [this, pages, callers](int64_t result) {
-    if (result < 0 || folder_synced_)
+    if (result < 0 || folder_synced_ || parts_.late_lengths)
       return synced(result < 0 ? static_cast<int>(-result) : 0, std::move(*pages),
                     std::move(*callers));
     auto folder = std::make_unique<Io>();  // a new file is durable only with its name
@@ -293,7 +305,8 @@ void OpenSegment::cut_to_length() {
   if (file_->unlinked) return;
   if (next_entry_ == 0) return parts_.files->unlink(file_->id, [](int) {});  // holds nothing
   const uint64_t length = align_up(end_, kBlockBytes);
-  if (::ftruncate(file_->fd.get(), static_cast<off_t>(length)) == 0)
+  // Where no space was taken in advance there is none to give back.
+  if (parts_.late_lengths || ::ftruncate(file_->fd.get(), static_cast<off_t>(length)) == 0)
     parts_.files->set_file_bytes(*file_, length);
   tail_.reset();
 }

@@ -55,6 +55,7 @@ class OpenSegment {
   void take_room(bool may_wait);
   void open();
   void create(int64_t fd);
+  void allocate();
   void write_superblock();
   void fail(int error);
   void allocate_ahead();

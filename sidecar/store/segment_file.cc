@@ -10,6 +10,12 @@
 
 namespace kvsidecar {
 
+void SegmentFile::close() {
+  if (!fd) return;
+  if (door != nullptr) return door->close(std::move(fd));
+  fd.reset();
+}
+
 SegmentFiles::SegmentFiles(StoreParts& parts, size_t open_max)
     : parts_(parts), open_max_(open_max) {}
 
@@ -21,7 +27,7 @@ SegmentFilePtr SegmentFiles::find(uint64_t id) const {
 SegmentFilePtr SegmentFiles::add(uint64_t id, uint64_t page_bytes) {
   auto& file = files_[id];
   KV_CHECK(file == nullptr);
-  file = std::make_shared<SegmentFile>();
+  file = std::make_shared<SegmentFile>(parts_.door);
   file->id = id;
   file->page_bytes = page_bytes;
   parts_.counters->segments.store(files_.size(), std::memory_order_relaxed);
@@ -56,16 +62,34 @@ void SegmentFiles::with_open(const SegmentFilePtr& file, bool patient,
   io->fd = parts_.folder_fd;
   io->path = segment_name(file->id);
   io->flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (parts_.io->direct() ? O_DIRECT : 0);
-  io->done = [this, file](int64_t result) {
-    if (result >= 0) {
-      file->fd.reset(static_cast<int>(result));
-      ++opened_;
-    }
+  const auto opened = [file](int error) {
     auto waiting = std::move(file->waiting_for_open);
     file->waiting_for_open.clear();
-    for (auto& call : waiting) call(result < 0 ? static_cast<int>(-result) : 0);
+    for (auto& call : waiting) call(error);
+  };
+  io->done = [this, file, opened](int64_t result) {
+    if (result < 0) return opened(static_cast<int>(-result));
+    take_fd(file, static_cast<int>(result), opened);
   };
   parts_.io->start(std::move(io));
+}
+
+void SegmentFiles::take_fd(const SegmentFilePtr& file, int fd,
+                           std::function<void(int error)> ready) {
+  ++opened_;
+  if (parts_.door == nullptr) {
+    file->fd.reset(fd);
+    return ready(0);
+  }
+  // Nobody may see it before it is registered: until then it is the errand's.
+  auto held = std::make_shared<UniqueFd>(fd);
+  parts_.door->opened(fd, [this, file, held, ready = std::move(ready)](int error) {
+    if (error == 0)
+      file->fd = std::move(*held);
+    else
+      parts_.door->close(std::move(*held));
+    ready(error);
+  });
 }
 
 // Closes the quarter of the idle descriptors that was used longest ago; O(files), once per quarter.
@@ -78,7 +102,7 @@ void SegmentFiles::close_idle() {
   std::partial_sort(
       idle.begin(), idle.begin() + static_cast<std::ptrdiff_t>(closing), idle.end(),
       [](const SegmentFile* a, const SegmentFile* b) { return a->last_use < b->last_use; });
-  for (size_t i = 0; i < closing; ++i) idle[i]->fd.reset();
+  for (size_t i = 0; i < closing; ++i) idle[i]->close();
   opened_ = static_cast<size_t>(std::count_if(files_.begin(), files_.end(), [](const auto& entry) {
     return static_cast<bool>(entry.second->fd);
   }));

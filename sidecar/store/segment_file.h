@@ -17,6 +17,13 @@ namespace kvsidecar {
 
 // Shared by the table and by I/O in flight: the descriptor closes when both have let go.
 struct SegmentFile {
+  explicit SegmentFile(FileDoor* through) : door(through) {}
+  ~SegmentFile() { close(); }
+  SegmentFile(const SegmentFile&) = delete;
+  SegmentFile& operator=(const SegmentFile&) = delete;
+  void close();
+
+  FileDoor* const door;
   uint64_t id = 0;
   uint64_t page_bytes = 0;
   uint64_t file_bytes = 0;  // counted in used_bytes
@@ -41,7 +48,8 @@ class SegmentFiles {
   void unlink(uint64_t id, std::function<void(int error)> done);
   void forget(uint64_t id);  // the file stays, but isn't ours
   void set_file_bytes(SegmentFile& file, uint64_t bytes);
-  void count_opened() { ++opened_; }  // a descriptor that was opened elsewhere
+  // A descriptor that the kernel opened for it; `ready` once it can be used.
+  void take_fd(const SegmentFilePtr& file, int fd, std::function<void(int error)> ready);
   size_t count() const { return files_.size(); }
 
  private:

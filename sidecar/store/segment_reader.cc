@@ -54,15 +54,17 @@ void read_large(const ReadingPtr& r) {
                             });
     io->pieces[1] = {r->bounce.get(), trailer};
     io->piece_count = 2;
+    io->prefetch = r->command.prefetch;
     return r->parts.io->start(std::move(io));
   }
   r->left = 2;
   const auto piece = [&](uint64_t offset, std::byte* data, uint64_t bytes, uint64_t needed) {
-    r->parts.io->start(
-        make_transfer(IoKind::kRead, fd, offset, data, bytes, [r, needed](int64_t result) {
-          ended(*r, result, needed);
-          if (--r->left == 0) finish(*r, r->bounce.get());
-        }));
+    auto io = make_transfer(IoKind::kRead, fd, offset, data, bytes, [r, needed](int64_t result) {
+      ended(*r, result, needed);
+      if (--r->left == 0) finish(*r, r->bounce.get());
+    });
+    io->prefetch = r->command.prefetch;
+    r->parts.io->start(std::move(io));
   };
   piece(r->offset, r->command.page, page, r->command.page_bytes);
   piece(r->offset + page, r->bounce.get(), trailer, r->trailer_bytes);
@@ -74,14 +76,15 @@ void read_packed(const ReadingPtr& r) {
   const uint64_t trailer = trailer_offset(r->offset, page_bytes) - begin;
   const uint64_t bytes = align_up(trailer + r->trailer_bytes, kBlockBytes);
   r->bounce = r->parts.bounce->take(bytes);
-  r->parts.io->start(make_transfer(IoKind::kRead, r->file->fd.get(), begin, r->bounce.get(), bytes,
-                                   [r, skip, trailer, page_bytes](int64_t result) {
-                                     ended(*r, result, trailer + r->trailer_bytes);
-                                     if (r->error == 0 && !r->cut)
-                                       std::memcpy(r->command.page, r->bounce.get() + skip,
-                                                   page_bytes);
-                                     finish(*r, r->bounce.get() + trailer);
-                                   }));
+  auto io = make_transfer(IoKind::kRead, r->file->fd.get(), begin, r->bounce.get(), bytes,
+                          [r, skip, trailer, page_bytes](int64_t result) {
+                            ended(*r, result, trailer + r->trailer_bytes);
+                            if (r->error == 0 && !r->cut)
+                              std::memcpy(r->command.page, r->bounce.get() + skip, page_bytes);
+                            finish(*r, r->bounce.get() + trailer);
+                          });
+  io->prefetch = r->command.prefetch;
+  r->parts.io->start(std::move(io));
 }
 
 }  // namespace

@@ -34,6 +34,15 @@ struct SegmentScan::File {
   std::unique_ptr<FoundSegment> found = std::make_unique<FoundSegment>();
 };
 
+struct SegmentScan::Listing {
+  struct Segment {
+    uint64_t id, bytes;
+  };
+  std::vector<Segment> segments;
+  uint64_t foreign = 0;
+  int error = 0;
+};
+
 SegmentScan::SegmentScan(StoreParts& parts, Tombstones& tombstones,
                          std::function<void(std::unique_ptr<FoundSegment>)> found,
                          std::function<void(int error)> ended)
@@ -44,12 +53,19 @@ SegmentScan::SegmentScan(StoreParts& parts, Tombstones& tombstones,
   list();
 }
 
-SegmentScan::~SegmentScan() { KV_CHECK(in_flight_ == 0); }
+SegmentScan::~SegmentScan() { KV_CHECK(in_flight_ == 0 && !listing_); }
 
 void SegmentScan::list() {
-  const int fd = ::openat(parts_.folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  auto listing = std::make_shared<Listing>();
+  listing_ = true;
+  const auto run = [listing, folder_fd = parts_.folder_fd] { read_folder(folder_fd, *listing); };
+  parts_.run_slowly(run, [this, listing] { listed(*listing); });
+}
+
+void SegmentScan::read_folder(int folder_fd, Listing& listing) {
+  const int fd = ::openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
-    error_ = errno;
+    listing.error = errno;
     return;
   }
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(fd), ::closedir);
@@ -59,15 +75,24 @@ void SegmentScan::list() {
     const uint64_t id = segment_from_name(name);
     struct stat facts {};
     const bool known =
-        id != 0 && ::fstatat(parts_.folder_fd, entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!known || !S_ISREG(facts.st_mode)) {
-      ++foreign_;
-      continue;
-    }
+        id != 0 && ::fstatat(folder_fd, entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0;
+    if (known && S_ISREG(facts.st_mode))
+      listing.segments.push_back({id, static_cast<uint64_t>(facts.st_size)});
+    else
+      ++listing.foreign;
+  }
+}
+
+void SegmentScan::listed(const Listing& listing) {
+  listing_ = false;
+  foreign_ = listing.foreign;
+  if (error_ != 0) return;  // stopped meanwhile
+  error_ = listing.error;
+  for (const Listing::Segment& segment : listing.segments) {
     auto file = std::make_shared<File>();
-    file->id = id;
-    file->file_bytes = static_cast<uint64_t>(facts.st_size);
-    file->current_life = id >> 32 == parts_.epoch;
+    file->id = segment.id;
+    file->file_bytes = segment.bytes;
+    file->current_life = segment.id >> 32 == parts_.epoch;
     heads_.push_back(std::move(file));
   }
   // Oldest first, so that what is found does not depend on the file system's order.
@@ -76,7 +101,7 @@ void SegmentScan::list() {
 }
 
 void SegmentScan::turn(bool held) {
-  if (ended_) return;
+  if (ended_ || listing_) return;
   while (!heads_.empty() && in_flight_ < kHeadsInFlight) {
     auto file = std::move(heads_.front());
     heads_.pop_front();
@@ -120,7 +145,7 @@ void SegmentScan::open(const FilePtr& file) {
 // enough.
 bool SegmentScan::again(const FilePtr& file) {
   if (error_ != 0 || ++file->attempts >= kAttemptsMax) return false;
-  if (!file->current_life) file->file->fd.reset();
+  if (!file->current_life) file->file->close();
   heads_.push_back(file);
   return true;
 }
@@ -130,7 +155,7 @@ void SegmentScan::read_superblock(const FilePtr& file) {
   auto io =
       make_transfer(IoKind::kRead, file->file->fd.get(), 0, file->buffer.get(), kSuperblockBytesMax,
                     [this, file](int64_t got) { check_superblock(file, got); });
-  io->patient = true;
+  io->patient = io->prefetch = true;
   parts_.io->start(std::move(io));
 }
 
@@ -180,7 +205,7 @@ void SegmentScan::read_directory(const FilePtr& file) {
   auto io = make_transfer(IoKind::kRead, file->file->fd.get(), file->superblock.head_bytes() + from,
                           file->buffer.get(), file->piece_bytes,
                           [this, file](int64_t got) { take_entries(file, got); });
-  io->patient = true;
+  io->patient = io->prefetch = true;
   parts_.io->start(std::move(io));
 }
 
@@ -225,7 +250,7 @@ void SegmentScan::entry(File& file, const DirectoryEntry& e) {
     ++torn_;
     return;
   }
-  if (end > file.file_bytes && !file.current_life) {
+  if (end > file.file_bytes && !file.current_life && !parts_.late_lengths) {
     ++cut_;
     return;
   }
@@ -245,8 +270,10 @@ void SegmentScan::finish(const FilePtr& file) {
       return parts_.files->unlink(file->id, [](int) {});
     // Space that a predecessor had taken in advance comes back.
     const uint64_t used = align_up(file->used_bytes, kBlockBytes);
-    if (!file->read_error && used < file->file_bytes &&
-        ::ftruncate(file->file->fd.get(), static_cast<off_t>(used)) == 0)
+    if (parts_.late_lengths)
+      parts_.files->set_file_bytes(*file->file, std::max(used, file->file_bytes));
+    else if (!file->read_error && used < file->file_bytes &&
+             ::ftruncate(file->file->fd.get(), static_cast<off_t>(used)) == 0)
       parts_.files->set_file_bytes(*file->file, used);
   }
   if (carrier || file->found->pages.empty()) return;
@@ -256,6 +283,7 @@ void SegmentScan::finish(const FilePtr& file) {
   file->found->bytes = file->file->file_bytes;
   file->found->encoded = file->superblock.encoded;
   file->found->generation = file->superblock.generation;
+  file->found->current = file->current_life;
   found_(std::move(file->found));
 }
 

@@ -32,8 +32,11 @@ class SegmentScan {
 
  private:
   struct File;
+  struct Listing;
   using FilePtr = std::shared_ptr<File>;
   void list();
+  static void read_folder(int folder_fd, Listing& listing);
+  void listed(const Listing& listing);
   void open(const FilePtr& file);
   bool again(const FilePtr& file);
   void read_superblock(const FilePtr& file);
@@ -52,6 +55,7 @@ class SegmentScan {
   std::deque<FilePtr> heads_, carriers_, pages_;  // still to be read, in this order
   std::unordered_set<uint64_t> left_alone_;
   size_t in_flight_ = 0, pages_in_flight_ = 0;
+  bool listing_ = false;
   uint64_t segments_found_ = 0, pages_found_ = 0, torn_ = 0, foreign_ = 0, bad_ = 0, cut_ = 0;
   int error_ = 0;
   bool ended_ = false, carriers_done_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store: where pages go behind the host pool. Implementations: MemoryStore (tests, simulator),
-// FileStore (segment files through io_uring). One store worker turns step(); the conductor submits
+// FileStore (segment files), UsrbioStore (on 3FS). One worker turns step(); the conductor submits
 // and polls. A store never blocks the conductor, never reorders the completion of one command into
 // another, and reports each command exactly once, however late. Buffers belong to the store from
 // submit to done.
@@ -43,6 +43,7 @@ struct StoreCommand {
   uint64_t token = 0;
   StoreLocation location;
   bool durable = false;
+  bool prefetch = false;                     // kRead: nobody waits for it yet
   const NamespaceInfo* space = nullptr;      // kWrite: whose open segment takes it
   std::shared_ptr<const PageRecord> record;  // kWrite
   std::byte* page = nullptr;                 // kWrite: source; kRead: destination. 4 KiB aligned
@@ -59,6 +60,7 @@ struct FoundSegment {
   uint64_t segment = 0, bytes = 0;  // bytes: what unlinking it gives back
   std::vector<std::byte> encoded;   // the namespace's canonical form
   uint64_t generation = 0;
+  bool current = false;          // made since the store was opened: it may be written to
   std::vector<FoundPage> pages;  // tombstoned pages are left out
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the store says what an operator should know: one finished sentence per event. The daemon
 // puts its logger behind it, which limits the rate per `cause`. Called on the store worker's thread
-// and, before it runs, on the one that opens the store.
+// and on those that open the store: it must bear several at once.
 #pragma once
 #include <functional>
 #include <string>

@@ -10,6 +10,7 @@
 #include "ipc/identity.h"
 #include "sidecar/env.h"
 #include "sidecar/store/bounce_pool.h"
+#include "sidecar/store/file_door.h"
 #include "sidecar/store/io_queue.h"
 #include "sidecar/store/store_log.h"
 
@@ -28,6 +29,11 @@ struct StoreCounters {
   std::atomic<bool> breaker_open{false}, direct{false}, registered{false}, uring{false};
 };
 
+// Kept free for tombstones: pages don't take it, and who makes room has to leave it.
+inline uint64_t kept_for_tombstones(uint64_t capacity_bytes) {
+  return std::min(uint64_t{1} << 20, capacity_bytes / 16);
+}
+
 struct StoreParts {
   Clock& clock;
   StoreLog log;
@@ -37,6 +43,10 @@ struct StoreParts {
   uint32_t epoch = 0;
   uint64_t segment_bytes = 0, stripe_bytes = 0;
   uint64_t capacity_bytes = 0;  // 0: no limit
+  // 3FS: a file's length lags behind its bytes, what was written is durable when it is done, and
+  // space can't be taken in advance.
+  bool late_lengths = false;
+  FileDoor* door = nullptr;  // null: files need none
   IoQueue* io = nullptr;
   BouncePool* bounce = nullptr;
   SegmentFiles* files = nullptr;
@@ -45,11 +55,15 @@ struct StoreParts {
   std::function<void(bool write, int error)> io_ended;
   uint32_t next_sequence = 1;
 
-  // Kept free for tombstones: pages don't take it, and who makes room has to leave it.
-  uint64_t kept_bytes() const { return std::min(uint64_t{1} << 20, capacity_bytes / 16); }
+  // run(), which may block where there is a door, then finish(): at once where there is none.
+  void run_slowly(std::function<void()> run, std::function<void()> finish) const {
+    if (door != nullptr) return door->run(std::move(run), std::move(finish));
+    run();
+    finish();
+  }
   // Whether all files together may take that much more.
   bool has_room(uint64_t bytes, bool for_tombstones) const {
-    const uint64_t kept = for_tombstones ? 0 : kept_bytes();
+    const uint64_t kept = for_tombstones ? 0 : kept_for_tombstones(capacity_bytes);
     return capacity_bytes == 0 ||
            counters->used_bytes.load(std::memory_order_relaxed) + bytes + kept <= capacity_bytes;
   }

@@ -31,7 +31,9 @@ std::string config_text(const std::string& folder, const std::string& pool,
                      std::to_string(kSpanBytes) + "\"\nname = \"" + pool +
                      "\"\n\n[copy]\nthreads = " + std::to_string(options.copy_threads) +
                      "\n\n[metrics]\nlisten = \"\"\n\n[store]\n";
-  if (options.store_bytes == 0)
+  if (!options.store_section.empty())
+    text += options.store_section;
+  else if (options.store_bytes == 0)
     text += "kind = \"none\"\n";
   else
     text += "kind = \"file\"\nroot = \"" + folder + "/store\"\ncapacity_bytes = \"" +

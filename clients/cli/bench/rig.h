@@ -19,7 +19,8 @@ struct RigOptions {
   uint64_t pool_bytes = 512ull << 20;
   uint32_t copy_threads = 1;  // 0: the daemon's default
   std::string spin_us = "auto";
-  uint64_t store_bytes = 0;  // 0: no store
+  uint64_t store_bytes = 0;   // 0: no store
+  std::string store_section;  // lines of [store] and what lies below it, instead of store_bytes
 };
 
 // The daemon ends and everything it wrote is removed with this object.

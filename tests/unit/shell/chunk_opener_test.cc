@@ -42,9 +42,9 @@ class ChunkOpenerTest : public testing::Test {
   }
   std::unique_ptr<ChunkOpener> make() {
     return std::make_unique<ChunkOpener>(plan_, reaper_, clock_, faults_,
-                                         [this](std::span<std::byte> memory, bool adopt) {
-                                           ready_.push_back(memory);
-                                           adopted_ += adopt ? 1 : 0;
+                                         [this](const Chunk& chunk) {
+                                           ready_.push_back(chunk.memory);
+                                           adopted_ += chunk.existed ? 1 : 0;
                                          });
   }
   void settle(ChunkOpener& opener) {

@@ -68,6 +68,18 @@ TEST_F(ConfigCheckTest, AStoreThatIsNotThereIsRefused) {
   refused("store.root", "does not exist");
 }
 
+TEST_F(ConfigCheckTest, ARootOffEvery3fsIsRefusedForUsrbioByName) {
+  config_.store_kind = StoreKind::kUsrbio;
+  config_.pool_directory = "/dev/shm";
+  refused("store.root", "lies on no 3FS mount");
+  refused("store.root", "set store.kind = \"file\"");
+}
+
+TEST_F(ConfigCheckTest, AUsrbioLibraryThatIsNotThereIsRefused) {
+  config_.usrbio_library = dir_ / "libhf3fs_api_shared.so";
+  refused("store.usrbio.library", "can't be looked at");
+}
+
 TEST_F(ConfigCheckTest, ADirectoryWhoseParentIsNotThereIsRefusedWithTheRemedy) {
   const std::pair<const char*, std::string Config::*> keys[] = {
       {"daemon.runtime_dir", &Config::runtime_dir}, {"daemon.state_dir", &Config::state_dir}};

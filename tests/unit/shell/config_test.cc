@@ -64,7 +64,7 @@ TEST(Config, SizesDurationsAndChoicesAreRead) {
   EXPECT_EQ(config.spin_ns, 20'000u);
   EXPECT_EQ(config.pool_bytes, 8ull << 30);
   EXPECT_EQ(config.chunk_bytes, 256ull << 20);
-  EXPECT_EQ(config.store_kind, StoreKind::kFile);
+  EXPECT_EQ(config.store_kind, StoreKind::kAuto) << "what lies there is seen when it is opened";
   EXPECT_EQ(config.limits.store_stall_ns, 250'000'000u);
   EXPECT_EQ(config.limits.admission, Admission::kSecondUse);
   EXPECT_EQ(config.limits.verify, Verify::kAlways);
@@ -125,6 +125,37 @@ TEST(Config, EveryKeyIsInTheManPageWithAHelp) {
     EXPECT_NE(man.find(std::string(".BR ") + key.name), std::string::npos) << key.name;
     EXPECT_GT(std::string(key.help).size(), 10u) << key.name;
   }
+}
+
+TEST(Config, KeysOfAnInnerSectionAreRead) {
+  const Config config = good(R"(
+    [store]
+    kind = "usrbio"
+    root = "/mnt/3fs/cache"
+    [store.usrbio]
+    client = "library"
+    library = "/opt/3fs"
+    chunk_bytes = "4MiB"
+    ring_entries = 64)");
+  EXPECT_EQ(config.store_kind, StoreKind::kUsrbio);
+  EXPECT_EQ(config.usrbio_client, UsrbioClient::kLibrary);
+  EXPECT_EQ(config.usrbio_library, "/opt/3fs");
+  EXPECT_EQ(config.usrbio_chunk_bytes, 4ull << 20);
+  EXPECT_EQ(config.usrbio_ring_entries, 64u);
+  refused("[store.usrbio]\nclint = \"auto\"", {"store.usrbio.clint", "store.usrbio.client"});
+  refused("[store.usrbi]\nclient = \"auto\"", {"store.usrbi"});
+}
+
+TEST(Config, WhatUsrbioCantDoIsRefused) {
+  refused("[store]\nkind = \"usrbio\"", {"needs store.root"});
+  const std::string usrbio = "[store]\nkind = \"usrbio\"\nroot = \"/m\"\n";
+  refused(usrbio + "[host_pool]\ndirectory = \"/mnt/huge\"",
+          {"host_pool.directory", "/mnt/huge", "/dev/shm"});
+  refused(usrbio + "[store.usrbio]\nchunk_bytes = 5000", {"store.usrbio.chunk_bytes", "8KiB"});
+  refused(usrbio + "[store.usrbio]\nring_entries = 0", {"store.usrbio.ring_entries"});
+  refused(usrbio + "[store.usrbio]\nclient = \"builtin\"\nlibrary = \"/x\"",
+          {"store.usrbio.library", "remove one of the two"});
+  refused(usrbio + "[store.usrbio]\nlibrary = \"x.so\"", {"store.usrbio.library", "absolute"});
 }
 
 TEST(Config, AnUnknownKeyIsRefusedWithTheNearestKnownOne) {

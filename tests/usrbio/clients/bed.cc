@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/usrbio/clients/bed.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 
 #include <atomic>
 #include <cstring>
@@ -37,11 +39,18 @@ std::vector<std::byte> pattern(size_t bytes, uint64_t seed) {
   return made;
 }
 
+// Other processes' ring files have a name for a moment too, and a lock as long as they live.
+bool is_left_over(const fs::path& file) {
+  const UniqueFd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  return opened && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
 std::map<std::string, int64_t> belongings() {
   std::map<std::string, int64_t> found;
   for (const auto& entry : fs::directory_iterator("/dev/shm")) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("kvsidecar-ring.") || name.starts_with("hf3fs-iov-"))
+    if ((name.starts_with("kvsidecar-ring.") || name.starts_with("hf3fs-iov-")) &&
+        is_left_over(entry.path()))
       ++found["file " + name];
   }
   for (const auto& entry : fs::directory_iterator("/proc/self/fd"))

@@ -71,7 +71,10 @@ std::shared_ptr<DataFile> OpenFile::data() {
   ::fstat(fd_->get(), &now);
   if (!S_ISREG(now.st_mode)) return nullptr;
   std::lock_guard hold(lock_);
-  if (data_ == nullptr || !look_->is(now)) {
+  // Not while a job has it: what that job writes would be missing in the new map, and the next
+  // write's look at the file would hide it.
+  const bool in_use = data_ != nullptr && data_.use_count() > 1;
+  if (!in_use && (data_ == nullptr || !look_->is(now))) {
     look_ = std::make_shared<Look>();
     look_->seen = now;
     ChunkMap chunks = fake3fs::chunks_of_file(fd_->get(), chunk_bytes_);
