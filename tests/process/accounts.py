@@ -64,7 +64,9 @@ def _holdings(daemon, now):
     pool = now["host_pool"]
     return {
         "descriptors": descriptors(daemon), "memfds": mapped_memfds(daemon),
-        "shm": [(path, os.path.getsize(path)) for path in daemon.shm_files()],
+        # Each life of a mount numbers its buffers' file anew.
+        "shm": [(re.sub(r"bounce-\d+$", "bounce", path), os.path.getsize(path))
+                for path in daemon.shm_files()],
         "pool_bytes": pool["bytes"], "filling": pool["slots_filling"],
         "quarantined": pool["slots_quarantined"], "sessions": now["sessions"],
         "leases": now["leases"], "operations": now["operations"], "fillings": now["fillings"],

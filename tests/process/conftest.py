@@ -13,6 +13,7 @@ sys.path[:0] = [HERE, os.path.join(TESTS, "harness"),
 
 import accounts  # noqa: E402
 from daemon import Daemon, built  # noqa: E402
+from usrbio_node import make_node, mini3fs, start_node  # noqa: E402, F401
 
 os.environ.setdefault("KVSIDECAR_LIBRARY", built("libkvsidecar-client.so.0"))
 
