@@ -15,11 +15,13 @@ enum class Bug : uint8_t {
   kStaleDigest,            // a part's digest is seeded with another page of its batch
   kLostCompletion,         // now and then an answer is not sent
   kLeaseOutlivesSession,
-  kGetAfterRevoke,     // a get copies without having won the claim
-  kPutAfterAbandon,    // a part counts although its claim was not COPYING any more
-  kAdoptedSlotAtOnce,  // FILLING slots of an earlier epoch are free at once
-  kClearNotKept,       // a clear's generation is not written down
-  kDoneTwice,          // a store reports a read twice
+  kGetAfterRevoke,      // a get copies without having won the claim
+  kPutAfterAbandon,     // a part counts although its claim was not COPYING any more
+  kAdoptedSlotAtOnce,   // FILLING slots of an earlier epoch are free at once
+  kClearNotKept,        // a clear's generation is not written down
+  kDoneTwice,           // a store reports a read twice
+  kUnprovenPage,        // a page from the store is served though it failed its proof
+  kMountLossEndsReads,  // reads end with their mount, and land all the same, later
 };
 
 #if defined(KVSIDECAR_PLANTED_BUGS)

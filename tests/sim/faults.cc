@@ -49,7 +49,23 @@ bool WatchedStore::step() {
     scribble(write, random_);
     return true;
   });
-  return store_.step();
+  return store_->step();
+}
+
+void WatchedStore::set_faults(const MemoryFaults& faults, const ReadHarm& harm) {
+  harm_ = harm;
+  if (memory_ != nullptr) memory_->set_faults(faults);
+  if (ring_ != nullptr) ring_->set_faults(faults.held, faults.full);
+}
+
+void WatchedStore::calm() {
+  set_faults({}, {});
+  if (ring_ != nullptr) ring_->calm();
+}
+
+void WatchedStore::end_all() {
+  calm();
+  if (ring_ != nullptr) ring_->end_all();
 }
 
 bool WatchedStore::submit(StoreCommand&& command) {
@@ -57,7 +73,7 @@ bool WatchedStore::submit(StoreCommand&& command) {
   const uint64_t token = command.token;
   const bool read = command.op == StoreOp::kRead;
   const LateWrite write{command.page, command.page_bytes};
-  if (!store_.submit(std::move(command))) return false;
+  if (!store_->submit(std::move(command))) return false;
   if (read) reads_[token] = write;
   return true;
 }
@@ -82,7 +98,7 @@ void WatchedStore::harm(StoreDone& done) {
 
 void WatchedStore::take_done() {
   StoreDone done;
-  while (store_.poll(done)) {
+  while (store_->poll(done)) {
     harm(done);
     done_.push_back(std::move(done));
     done = StoreDone{};
@@ -100,6 +116,7 @@ bool WatchedStore::poll(StoreDone& done) {
   done = std::move(*chosen);
   done_.erase(chosen);
   if (!done.found) reads_.erase(done.token);
+  unavailable_reads_ += done.op == StoreOp::kRead && done.breaker_open;
   if (planted(Bug::kDoneTwice) && done.op == StoreOp::kRead && random_.next() % 8 == 0) {
     done_.emplace_back();
     done_.back().op = StoreOp::kRead;

@@ -72,7 +72,9 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Bug::kGetAfterRevoke, "GetAfterRevoke", "changed while it was the engine's"},
         Planted{Bug::kPutAfterAbandon, "PutAfterAbandon", "bytes"},
         Planted{Bug::kAdoptedSlotAtOnce, "AdoptedSlotAtOnce", "bytes that are no page's"},
-        Planted{Bug::kClearNotKept, "ClearNotKept", "generation that was cleared"}),
+        Planted{Bug::kClearNotKept, "ClearNotKept", "generation that was cleared"},
+        Planted{Bug::kUnprovenPage, "UnprovenPage", "bytes that are no page's"},
+        Planted{Bug::kMountLossEndsReads, "MountLossEndsReads", "bytes that are no page's"}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 // Whose command a second completion ends nobody can tell any more: the daemon stops, and whoever

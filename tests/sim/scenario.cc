@@ -34,6 +34,25 @@ MemoryFaults plan_store_faults(SeededRandom& random) {
   return faults;
 }
 
+RingPlan plan_rings(SeededRandom& random) {
+  RingPlan plan;
+  plan.used = random.one_in(3);
+  plan.entries = random.one_in(2) ? 4 : 64;
+  plan.job_max = static_cast<uint32_t>(random.below(5));
+  const auto sometimes = [&random](uint64_t one_in, uint32_t chance) {
+    return random.one_in(one_in) ? chance : 0;
+  };
+  plan.faults = {.stalls = sometimes(2, 100),
+                 .lost = sometimes(2, 30),
+                 .fails = sometimes(2, 60),
+                 .cut = sometimes(3, 200),
+                 .tail_not_read = sometimes(3, 300),
+                 .dies = sometimes(2, 300),
+                 .vanishes = sometimes(2, 800),
+                 .denied = sometimes(3, 500)};
+  return plan;
+}
+
 void plan_engines(SeededRandom& random, Scenario& plan) {
   const uint64_t page = kPageSizes[random.below(std::size(kPageSizes))];
   plan.spaces.push_back({testing::fields_of(page)});
@@ -59,6 +78,17 @@ void plan_engines(SeededRandom& random, Scenario& plan) {
   }
 }
 
+// Large pages in a small pool go to the store and have to be read again.
+void plan_much_reading(SeededRandom& random, Scenario& plan) {
+  plan.node.pool_bytes = (4 + random.below(2)) * kSpan;
+  plan.spaces[0].fields = testing::fields_of(kPageSizes[std::size(kPageSizes) - 1]);
+  Limits& limits = plan.node.limits;
+  limits.admission = random.one_in(2) ? Admission::kAtOnce : Admission::kAtEviction;
+  limits.write_bytes_per_s = 0;
+  limits.write_behind_bytes = limits.store_capacity_bytes = 1ull << 40;
+  limits.store_depth = 16;
+}
+
 }  // namespace
 
 Scenario make_scenario(SeededRandom& random) {
@@ -79,6 +109,8 @@ Scenario make_scenario(SeededRandom& random) {
   if (random.one_in(2)) plan.device_faults = {30, 100, 100};
   plan.restarts_per_10k = random.one_in(2) ? 0 : static_cast<uint32_t>(3 + random.below(15));
   plan_engines(random, plan);
+  plan.rings = plan_rings(random);
+  if (plan.rings.used && !random.one_in(3)) plan_much_reading(random, plan);
   return plan;
 }
 

@@ -29,10 +29,11 @@ struct Scenario {
   MemoryStore::Options store;
   MemoryFaults store_faults;
   ReadHarm read_harm;
+  RingPlan rings;             // used: instead of store_faults
   bool store_harms() const {  // pages may fail their proof
-    return store_faults.read_fails + store_faults.read_corrupt + read_harm.cut_short +
-               read_harm.swapped >
-           0;
+    const uint32_t own = rings.used ? rings.faults.tail_not_read
+                                    : store_faults.read_fails + store_faults.read_corrupt;
+    return own + read_harm.cut_short + read_harm.swapped > 0;
   }
   DeviceFaults device_faults;
   uint32_t restarts_per_10k = 0;  // steps

@@ -2,7 +2,8 @@
 // Goal: whatever engines, the store, the device, the clock and kill -9 do, and in whatever order:
 // a get gives exactly the bytes that were put, or a miss; memory that is the engine's is not
 // touched; every request ends once; nothing leaks; what must be there is there.
-// Method: the whole daemon and a few scripted engines in one thread; one seed decides everything;
+// Method: the whole daemon and a few scripted engines in one thread; one seed decides everything,
+// also what the store is like (a third of them as on 3FS, ring_store.h);
 // a model of what was put (model.h) and invariants of the daemon's state (invariants.h) are checked
 // all the time. KVSIDECAR_SIM_SEEDS = how many seeds from KVSIDECAR_SIM_FIRST on, _SHARD = which
 // part of them; KVSIDECAR_SIM_SEED = that one, shrunk when it fails; _MOVES = only these of its
@@ -75,6 +76,18 @@ void replay(uint64_t seed) {
   EXPECT_TRUE(outcome.violation.empty()) << outcome.violation << "\n" << outcome.story;
 }
 
+void print(const RingCounts& counts) {
+  std::printf("stores like USRBIO:");
+  for (const RingCount& one : kRingCounts)
+    std::printf("%s %llu %s", &one == kRingCounts ? "" : ",",
+                static_cast<unsigned long long>(counts.*one.count), one.what);
+  std::printf("\n");
+}
+
+void expect_every_kind(const RingCounts& counts) {
+  for (const RingCount& one : kRingCounts) EXPECT_GT(counts.*one.count, 0u) << one.what;
+}
+
 TEST(Simulator, EverySeedIsExactOrMissAndLeavesNothing) {
   if (const uint64_t seed = number_from("KVSIDECAR_SIM_SEED", 0); seed != 0) return replay(seed);
   const Seeds seeds = seeds_of_this_shard();
@@ -87,16 +100,19 @@ TEST(Simulator, EverySeedIsExactOrMissAndLeavesNothing) {
     all.restarts += outcome.restarts;
     all.writes += outcome.writes;
     all.evicted += outcome.evicted;
+    all.rings.add(outcome.rings);
   }
   std::printf("%llu seeds, %llu events, %llu page parts put, %llu evicted, %llu restarts\n",
               static_cast<unsigned long long>(count), static_cast<unsigned long long>(all.events),
               static_cast<unsigned long long>(all.writes),
               static_cast<unsigned long long>(all.evicted),
               static_cast<unsigned long long>(all.restarts));
+  print(all.rings);
   if (count < 100) return;
   EXPECT_GT(all.restarts, 0u);  // a simulator that does nothing finds nothing
   EXPECT_GT(all.evicted, count);
   EXPECT_GT(all.writes, 50 * count);
+  if (count >= 500) expect_every_kind(all.rings);
 }
 
 TEST(Simulator, TheSameSeedIsTheSameRun) {

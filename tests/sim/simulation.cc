@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/simulation.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "sidecar/conductor/world.h"
@@ -54,14 +55,26 @@ Simulation::Simulation(uint64_t seed, const Moves* only)
 Simulation::~Simulation() {
   faults_.in_copy = nullptr;
   faults_.chances = {};
-  if (store_ != nullptr) store_->set_faults({}, {});
+  if (store_ != nullptr) store_->end_all();
   actors_.clear();
+}
+
+std::unique_ptr<WatchedStore> Simulation::make_store() {
+  const Scenario& plan = shared_.plan;
+  testing::SeededRandom& random = shared_.random;
+  if (plan.rings.used)
+    return std::make_unique<WatchedStore>(
+        std::make_unique<RingStore>(disk_, plan.store, plan.rings, shared_.clock, random,
+                                    shared_.trace),
+        random);
+  return std::make_unique<WatchedStore>(std::make_unique<MemoryStore>(disk_, plan.store, random),
+                                        random);
 }
 
 void Simulation::start_daemon() {
   Scenario& plan = shared_.plan;
   if (plan.has_store) {
-    store_ = std::make_unique<WatchedStore>(disk_, plan.store, shared_.random);
+    store_ = make_store();
     store_->set_faults(plan.store_faults, plan.read_harm);
     plan.node.store = store_.get();
   }
@@ -120,11 +133,12 @@ void Simulation::kill_daemon() {
                       : in_turn ? "daemon is killed in a turn"
                                 : "daemon is killed");
   const Remains remains = in_turn ? std::move(*in_turn) : remains_now();
-  if (store_ != nullptr) store_->set_faults({}, {});
+  if (store_ != nullptr) store_->end_all();
   faults_.chances = {};
   // What that turn has answered was never sent.
   for (auto& actor : actors_) actor->daemon_killed(!in_turn);
   node_.reset();
+  if (store_ != nullptr && store_->ring() != nullptr) rings_.add(store_->ring()->counts());
   store_.reset();
   std::memcpy(remains_.chunk.data(), remains.memory.data(), remains_.chunk.size());
   remains_.namespaces.records = remains.records.records;
@@ -192,6 +206,8 @@ void Simulation::change_faults() {
   store_->set_faults(faults, shared_.plan.read_harm);
   shared_.trace.event(std::string("store") + (faults.held ? " stalls" : " moves") +
                       (faults.full ? ", full" : ""));
+  if (store_->ring() == nullptr) return;
+  if (random.below(1000) < shared_.plan.rings.faults.dies) store_->ring()->kill_fuse_daemon();
 }
 
 void Simulation::one_move() {
@@ -211,8 +227,11 @@ void Simulation::take_excuses() {
   const Counters& count = node_->conductor().counters();
   Excuses& excuses = shared_.excuses;
   excuses.evicted = excuses.evicted || count.pages_evicted.value() > 0;
-  excuses.corrupt =
-      excuses.corrupt || count.pages_corrupt.value() + count.store_read_errors.value() > 0;
+  const uint64_t unavailable = store_ == nullptr ? 0 : store_->unavailable_reads();
+  const bool vanished =
+      store_ != nullptr && store_->ring() != nullptr && store_->ring()->counts().vanished > 0;
+  excuses.corrupt = excuses.corrupt || vanished || count.pages_corrupt.value() > 0 ||
+                    count.store_read_errors.value() > unavailable;
   if (count.pages_corrupt.value() > 0 && !rotted_ && !shared_.plan.store_harms())
     shared_.trace.violation("a page did not prove itself though nothing harmed it");
   excuses.trimmed = excuses.trimmed || count.segments_unlinked.value() > 0;
@@ -227,25 +246,38 @@ void Simulation::look(bool whole) {
   if (!wrong.empty()) shared_.trace.violation(wrong);
 }
 
-// Nothing fails any more and no engine asks anything new: every request must end, and then nothing
-// may be left but pages.
-void Simulation::calm_down() {
-  shared_.random = chances_of(seed_, kCalmChances);
-  shared_.trace.event("calm");
-  faults_.chances = {};
-  if (store_ != nullptr) store_->set_faults({}, {});
-  const auto waits = [this] {
-    for (const auto& actor : actors_)
-      if (actor->waits()) return true;
-    return false;
-  };
-  for (auto& actor : actors_) actor->finish();
+bool Simulation::waits() const {
+  return std::any_of(actors_.begin(), actors_.end(),
+                     [](const auto& actor) { return actor->waits(); });
+}
+
+void Simulation::let_time_pass() {
   for (int round = 0; round < kCalmRounds && !shared_.trace.failed(); ++round) {
     if (!node_->settle()) shared_.trace.violation("the daemon never comes to rest");
     take_excuses();
     for (auto& actor : actors_) actor->read();
     shared_.clock.advance_ns(kCalmNs);
   }
+}
+
+// Nothing fails any more and no engine asks anything new: every request must end, and then nothing
+// may be left but pages. Requests end whatever the store still does or never will.
+void Simulation::calm_down() {
+  shared_.random = chances_of(seed_, kCalmChances);
+  shared_.trace.event("calm");
+  faults_.chances = {};
+  if (store_ != nullptr) store_->calm();
+  for (auto& actor : actors_) actor->finish();
+  const bool hangs = store_ != nullptr && shared_.random.one_in(4);
+  if (hangs) store_->set_faults({.held = true}, {});
+  if (hangs || (store_ != nullptr && store_->holds_lost())) {
+    let_time_pass();
+    if (waits())
+      shared_.trace.violation("a request never ended, as its store operation never does");
+    shared_.trace.event("the store ends what it has");
+    store_->end_all();
+  }
+  let_time_pass();
   if (waits()) shared_.trace.violation("a request never ended");
   for (auto& actor : actors_) actor->check_blocks();
   node_->conductor().predecessor_gone();
@@ -277,6 +309,8 @@ Outcome Simulation::run() {
   outcome.restarts = restarts_;
   outcome.writes = shared_.model.writes();
   outcome.evicted = evicted_;
+  if (store_ != nullptr && store_->ring() != nullptr) rings_.add(store_->ring()->counts());
+  outcome.rings = rings_;
   return outcome;
 }
 

@@ -17,6 +17,7 @@ struct Outcome {
   uint32_t moves = 0;     // played
   uint64_t hash = 0;      // of all events
   uint64_t events = 0, restarts = 0, writes = 0, evicted = 0;
+  RingCounts rings;
 };
 
 constexpr uint32_t kStepsMax = 3000;
@@ -29,6 +30,7 @@ class Simulation {
   Outcome run();
 
  private:
+  std::unique_ptr<WatchedStore> make_store();
   void start_daemon();
   // What a killed daemon leaves behind.
   struct Remains {
@@ -49,6 +51,8 @@ class Simulation {
   void change_faults();
   void land_late_writes();
   void look(bool whole);  // invariants
+  bool waits() const;
+  void let_time_pass();
   void calm_down();
   void take_excuses();
 
@@ -64,6 +68,7 @@ class Simulation {
   std::vector<LateWrite> late_writes_;  // of the daemon before; its slots are in quarantine
   bool predecessor_gone_ = true, rotted_ = false;
   uint64_t restarts_ = 0, evicted_ = 0;
+  RingCounts rings_;  // of the daemons before
 };
 
 }  // namespace kvsidecar::sim
