@@ -64,7 +64,7 @@ TEST(ClientRingTest, CompletionsInAnotherOrderAreTheirOwnRequests) {
     ASSERT_EQ(ring.prepare(kIo, 10 + i), static_cast<int>(i));
     taken[i] = *server.next();
   }
-  for (const size_t i : {2, 0, 3, 1})
+  for (const size_t i : std::initializer_list<size_t>{2, 0, 3, 1})
     server.complete(taken[i].index, taken[i].user, 1000 + taken[i].index);
   std::vector<uint64_t> users;
   for (const auto& ended : poll(ring)) {

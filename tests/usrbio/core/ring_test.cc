@@ -55,7 +55,7 @@ TEST_F(RingTest, AJobsCompletionsComeTogetherWithOnePost) {
   auto jobs = ring->pick(faults);
   ASSERT_EQ(jobs.size(), 2u);
   EXPECT_EQ(jobs[0].ios.size(), 3u);
-  for (int i = 0; i < 3; ++i) jobs[0].ios[i].result = 10 + i;
+  for (size_t i = 0; i < 3; ++i) jobs[0].ios[i].result = 10 + static_cast<int64_t>(i);
   ring->finish(jobs[0]);
   EXPECT_EQ(hand->posts(), 1);
   const auto done = hand->take();
@@ -84,7 +84,7 @@ TEST_F(RingTest, OneSlowJobKeepsTheRingFullThoughTheOthersWereTaken) {
   prepare_all(4);
   auto jobs = ring->pick(faults);
   ASSERT_EQ(jobs.size(), 4u);
-  for (int i = 1; i < 4; ++i) ring->finish(jobs[i]);
+  for (size_t i = 1; i < 4; ++i) ring->finish(jobs[i]);
   EXPECT_EQ(hand->take().size(), 3u);
   EXPECT_EQ(hand->index(1), 0) << "the tail waits for the oldest";
   EXPECT_EQ(prepare(9), -EAGAIN);
