@@ -141,7 +141,8 @@ def test_a_chunk_that_3fs_cannot_use_costs_a_copy_and_a_line(start_node, mini3fs
     mini3fs.set("iov.unpinned", all_but_the_stores_own_buffers)
     daemon = start_node()
     daemon.log_has("store_memory text=.*can't use /dev/shm/kvsidecar.*LimitMEMLOCK=infinity")
-    assert metrics(daemon)["refused_chunks_total", None] == 2
+    eventually(lambda: metrics(daemon)["refused_chunks_total", None] == 2, "both are refused",
+               pid=daemon.pid)
     assert metrics(daemon)["registered_bytes", None] == 0
     keys = content.keys(range(PAGES))
     mini3fs.set("iov.unpinned", all_but_the_stores_own_buffers)  # counted from here
