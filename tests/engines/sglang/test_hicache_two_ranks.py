@@ -5,61 +5,21 @@ whichever part is missing, whichever rank or the daemon dies.
 Method: SGLang's real controllers in two processes with gloo, the reductions its own; each rank's
 bytes compared with what it has stored. Whole engines of two ranks are in test_hicache_engine.py.
 """
-import json
-import os
-import subprocess
-import sys
-
 import pytest
-from daemon import die_with_parent
 from hicache_bed import extra
+from rank_processes import RankProcesses
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 PAGES = 5
 TOKENS = PAGES * 64
 
 
-class Ranks:
-    """Two ranks, told the same or one alone."""
-
+class Ranks(RankProcesses):
     def __init__(self, folder):
-        with open(os.path.join(os.environ["KVSIDECAR_LOGS"], "sglang-hicache-ranks.log"),
-                  "ab") as log:
-            self.processes = [subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "hicache_worker.py"), str(rank), "2",
-                 str(folder / "store")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                text=True, preexec_fn=die_with_parent) for rank in range(2)]
-
-    def begin(self, rank, name, **arguments):
-        wire = self.processes[rank].stdin
-        wire.write(json.dumps({"name": name, "arguments": arguments}) + "\n")
-        wire.flush()
-
-    def answer(self, rank):
-        while True:
-            line = self.processes[rank].stdout.readline()
-            assert line, f"rank {rank} has ended"
-            if line.startswith('{"value"'):
-                return json.loads(line)["value"]
-
-    def one(self, rank, name, **arguments):
-        self.begin(rank, name, **arguments)
-        return self.answer(rank)
-
-    def both(self, name, **arguments):
-        for rank in range(2):
-            self.begin(rank, name, **arguments)
-        return [self.answer(rank) for rank in range(2)]
+        super().__init__(folder, "hicache_worker.py", "sglang-hicache-ranks.log")
 
     def make(self, daemon, *kinds, **more):
         more = {"get_timeout_s": 1, "set_timeout_s": 1, "revision": "r1", **more}
         self.both("make", kinds=kinds or ["mha"], extra=extra(daemon, **more))
-
-    def end(self):
-        for process in self.processes:
-            process.stdin.close()
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture(scope="module")

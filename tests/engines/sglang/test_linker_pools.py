@@ -7,15 +7,12 @@ daemon; two ranks as two processes with gloo; signatures of both packages side b
 """
 import ast
 import inspect
-import json
 import os
-import subprocess
-import sys
 
 import linker_worker
 import pytest
-from daemon import die_with_parent
 from linker_worker import KINDS, Worker, has_window
+from rank_processes import RankProcesses
 from sglang.srt.mem_cache.hybrid_cache import linker_pool_assembler
 from sglang.srt.mem_cache.unified_cache import unified_cache_linker
 from waiting import eventually
@@ -73,50 +70,12 @@ def test_sglangs_own_tables_of_addresses_follow_the_memory(model):
         worker.close()
 
 
-class Ranks:
-    """Two ranks of one engine, told the same or one alone."""
-
-    def __init__(self, folder, log):
-        self.processes = [subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "linker_worker.py"), str(rank), "2",
-             str(folder / "store")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            text=True, preexec_fn=die_with_parent) for rank in range(2)]
-
-    def begin(self, rank, name, **arguments):
-        process = self.processes[rank]
-        process.stdin.write(json.dumps({"name": name, "arguments": arguments}) + "\n")
-        process.stdin.flush()
-
-    def answer(self, rank):
-        while True:
-            line = self.processes[rank].stdout.readline()
-            assert line, f"rank {rank} has ended"
-            if line.startswith('{"value"'):
-                return json.loads(line)["value"]
-
-    def one(self, rank, name, **arguments):
-        self.begin(rank, name, **arguments)
-        return self.answer(rank)
-
-    def both(self, name, **arguments):
-        for rank in range(2):
-            self.begin(rank, name, **arguments)
-        return [self.answer(rank) for rank in range(2)]
-
-    def end(self):
-        for process in self.processes:
-            process.stdin.close()
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    with open(os.path.join(os.environ["KVSIDECAR_LOGS"], "sglang-linker-ranks.log"), "ab") as log:
-        made = Ranks(folder, log)
-        yield made
-        made.end()
+    made = RankProcesses(tmp_path_factory.mktemp("ranks"), "linker_worker.py",
+                         "sglang-linker-ranks.log")
+    yield made
+    made.end()
 
 
 def test_a_page_is_found_when_all_ranks_have_stored_their_share(ranks, start_daemon, model):
