@@ -227,13 +227,7 @@ void FileStore::State::wind_up() {
   closing = true;
   (void)take_commands();
   for (auto* queue : {&loads, &prefetches, &stores}) {
-    for (const StoreCommand& command : *queue) {
-      const bool write = command.op == StoreOp::kWrite;
-      report({.op = command.op,
-              .token = command.token,
-              .status = write ? Code::kNotStored : Code::kIoError,
-              .breaker_open = true});
-    }
+    for (const StoreCommand& command : *queue) report(refused(command));
     queue->clear();
   }
   for (auto& [key, writer] : writers) {

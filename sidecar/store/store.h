@@ -76,6 +76,14 @@ struct StoreDone {
   std::unique_ptr<FoundSegment> segment;
 };
 
+// What a command is told that wasn't begun, since the device is out of reach: nothing of the page.
+inline StoreDone refused(const StoreCommand& command) {
+  return {.op = command.op,
+          .token = command.token,
+          .status = command.op == StoreOp::kWrite ? Code::kNotStored : Code::kIoError,
+          .breaker_open = true};
+}
+
 class Store : public Worker {
  public:
   // Conductor. False when the queue is full: nothing was taken.

@@ -173,7 +173,7 @@ bool UsrbioStore::State::take_commands() {
       scan_again = scanning;  // what it has found already wasn't told
       if (phase == Phase::kUp) start_scan();
     } else if (phase != Phase::kUp) {
-      refuse(command);
+      answer(refused(command));
       if (!backlog.empty()) more_done.store(true, std::memory_order_release);
     } else {
       KV_CHECK(life.mounted->files->submit(std::move(command)));
@@ -188,15 +188,6 @@ void UsrbioStore::State::start_scan() {
   command.op = StoreOp::kScan;
   command.token = kInternalScan;
   KV_CHECK(life.mounted->files->submit(std::move(command)));
-}
-
-// It says nothing about the page.
-void UsrbioStore::State::refuse(const StoreCommand& command) {
-  const bool write = command.op == StoreOp::kWrite;
-  answer({.op = command.op,
-          .token = command.token,
-          .status = write ? Code::kNotStored : Code::kIoError,
-          .breaker_open = true});
 }
 
 void UsrbioStore::State::answer(StoreDone&& result) {

@@ -90,7 +90,6 @@ struct UsrbioStore::State {
   bool take_done(FileStore& files, bool lost);
   void scan_done(StoreDone&& result);
   void answer(StoreDone&& result);
-  void refuse(const StoreCommand& command);
   void start_scan();
   void describe(const std::string& state);
   uint64_t wait_ns() const;
